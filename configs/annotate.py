@@ -16,7 +16,7 @@ A large one, 8 GPUs:
 Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an estimate, and asks nothing.
 Writes DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
 docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings), minigrid (its own
-lexicon: docs/results_minigrid.md).
+lexicon: docs/results_minigrid.md), laptop (vLLM's CPU build with a small model: one token an answer, in both orders).
 """
 
 from motif_jax.core import compat
@@ -40,5 +40,21 @@ VARIANTS = {
         "vllm": {"model": "meta-llama/Llama-2-70b-chat-hf", "tensor_parallel_size": 8},
     },
     "minigrid": {"lexicon.file": "minigrid.yaml"},
+    "laptop": {
+        "annotator": "vllm",
+        "answer.mode": "soft",
+        "orders": "both",
+        "prompt.version": "small",
+        "vllm": {
+            # Averages of two orders are right more often by float32's probabilities than by bfloat16's, which are coarse.
+            "dtype": "float32",
+            "enforce_eager": True,
+            "max_model_len": 2048,
+            "max_num_seqs": 16,
+            # Of larger blocks no prompt of this length shares one with another.
+            "block_size": 32,
+            "kv_cache_memory_bytes": 1 << 30,
+        },
+    },
 }
 get_config = configs(KEYS, VARIANTS)

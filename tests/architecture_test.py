@@ -125,7 +125,7 @@ def test_no_file_is_too_long_to_read() -> None:
     assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
 
 
-def test_pmap_has_one_home_a_class_name_one_meaning_and_a_constructor_few_arguments() -> None:
+def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
     pmap, classes, constructors = set(), collections.defaultdict(list), {}
     for file, tree in TREES.items():
         for node in ast.walk(tree):
@@ -137,11 +137,11 @@ def test_pmap_has_one_home_a_class_name_one_meaning_and_a_constructor_few_argume
                 classes[node.name].append(file)
             for part in node.body:
                 if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-                    given = part.args.posonlyargs + part.args.args + part.args.kwonlyargs
-                    constructors[file, part.lineno] = len(given) - 1
+                    arguments = part.args.posonlyargs + part.args.args + part.args.kwonlyargs
+                    constructors[file, part.lineno] = len(arguments) - 1
     assert pmap == {"core/devices/parallel.py"}
     assert {name: files for name, files in classes.items() if len(files) > 1} == {}
-    assert {place: count for place, count in constructors.items() if count > MOST_ARGUMENTS} == {}
+    assert {constructor: count for constructor, count in constructors.items() if count > MOST_ARGUMENTS} == {}
 
 
 def test_files_do_not_import_each_other_in_circles() -> None:

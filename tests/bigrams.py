@@ -64,8 +64,8 @@ class Bigrams(Task):
 
     def evaluate(self, state: State, shared: Any, position: TrainingPosition) -> Evaluation:
         size = (len(self.text) - 1) // BATCH * BATCH
-        whole = {"letter": self.text[:size], "next": self.text[1 : size + 1]}
-        loss = float(self._loss(state.logits, self.parallel.put_batch(whole, 0)))
+        columns = {"letter": self.text[:size], "next": self.text[1 : size + 1]}
+        loss = float(self._loss(state.logits, self.parallel.put_batch(columns, 0)))
         row = {f"train/{name}": n for name, n in self.shown(position.sums).items()} | {
             "validation/loss": loss
         }

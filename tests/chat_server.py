@@ -95,8 +95,8 @@ class Server:
         choice["message"]["content"] = "Thinking.\n" + template.format(word)
         if request.get("logprobs"):
             top = [{"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []} for t in words]
-            said = next(token for token in top if token["token"] == word)
-            choice["logprobs"] = {"content": [{**said, "top_logprobs": top}]}
+            chosen = next(token for token in top if token["token"] == word)
+            choice["logprobs"] = {"content": [{**chosen, "top_logprobs": top}]}
         usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
         head = {"id": "x", "object": "chat.completion", "created": 0, "model": "judge"}
         return {**head, "choices": [choice], "usage": usage}

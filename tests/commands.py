@@ -66,7 +66,7 @@ def commands(repository: Path, *imported: str, **environment: str) -> Iterator[C
             [sys.executable, "-c", _COPIES, *imported],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
-        made = Commands(process, Path(folder))
+        shell = Commands(process, Path(folder))
         with process:  # which closes what it reads: its end
-            yield made
-        budget.elsewhere -= made.seconds  # from now on they are those of a child that has ended
+            yield shell
+        budget.elsewhere -= shell.seconds  # from now on they are those of a child that has ended

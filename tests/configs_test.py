@@ -221,8 +221,8 @@ def test_the_defaults_are_the_published_ones(stage: str) -> None:
     faithful, plain = published(stage, "faithful"), published(stage, "")
     table = TABLES[stage]
     assert {key: dotted(faithful, key) for key in table} == {key: row.value for key, row in table.items()}
-    found = {key: repr(dotted(plain, key)) for key in table}
-    assert found == {key: repr(row.value) if row.plain is None else row.plain for key, row in table.items()}
+    values = {key: repr(dotted(plain, key)) for key in table}
+    assert values == {key: repr(row.value) if row.plain is None else row.plain for key, row in table.items()}
     assert [key for key, row in table.items() if row.plain is not None and not row.why] == []
     sections = {f"{part}.{key}" for part in ("algorithm", "compat") for key in plain.get(part, {})}
     # Of what the normalisation of values brings, which is not published.

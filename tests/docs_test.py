@@ -52,9 +52,9 @@ def commands(text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda p: p.name)
 def test_commands_name_what_exists(page: Path) -> None:
-    found = commands(page.read_text(encoding="utf-8"))
-    assert page.name not in ("quickstart.sh", "quickstart_glam.sh") or len(found) >= 6
-    for command in found:
+    lines = commands(page.read_text(encoding="utf-8"))
+    assert page.name not in ("quickstart.sh", "quickstart_glam.sh") or len(lines) >= 6
+    for command in lines:
         config = CONFIG.search(command)
         if config is None or "STAGE" in command:
             continue
@@ -265,7 +265,7 @@ def test_architecture_names_files_that_exist_and_every_room() -> None:
     assert not [room for room in rooms if f"{room}/" not in text]
 
 
-def test_what_the_readme_loads_is_made_by_the_quickstart() -> None:
+def test_the_quickstart_writes_the_files_that_the_readme_loads() -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     quickstart = (REPOSITORY / "launch" / "quickstart.sh").read_text(encoding="utf-8")
     loaded = re.findall(r'\.load\("([^"]+)"\)', readme)

@@ -99,12 +99,16 @@ def test_every_cell_of_the_notebook_runs(runs, tmp_path):
     with tempfile.TemporaryDirectory(prefix="nb") as short:  # a socket's name has at most 107 bytes
         folders = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": short}
         start("-c", RUN_NOTEBOOK, EXAMPLES / "quickstart_files.ipynb", out, QUICKSTART=str(runs), **folders)
-    outputs = [each for cell in json.loads(out.read_text())["cells"] for each in cell.get("outputs", ())]
+    outputs = [
+        cell_output
+        for cell in json.loads(out.read_text())["cells"]
+        for cell_output in cell.get("outputs", ())
+    ]
     assert not [output for output in outputs if output["output_type"] == "error"]
     assert len([output for output in outputs if "image/png" in output.get("data", {})]) == 3
-    said = "".join("".join(output.get("text", "")) for output in outputs)
-    assert "is better than" in said
-    assert "agent - random" in said
+    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    assert "is better than" in printed
+    assert "agent - random" in printed
 
 
 @pytest.mark.slow
@@ -113,8 +117,8 @@ def test_the_annotator_labels_a_dataset(dataset, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import keywords
 
-    given = {"annotator": "keywords:Keywords", "dataset_dir": dataset, "store_dir": tmp_path / "store"}
-    flags = [f"--config.{key}={value}" for key, value in given.items()]
+    options = {"annotator": "keywords:Keywords", "dataset_dir": dataset, "store_dir": tmp_path / "store"}
+    flags = [f"--config.{key}={value}" for key, value in options.items()]
     launch_stage("annotate", tmp_path / "annotate", *flags, variant="")
     labels = np.load(dataset / "preference" / "keywords.npy")
     messages = np.load(dataset / "data" / "message.npy")[:, :, 0]
@@ -132,15 +136,15 @@ def test_the_task_is_played_as_it_says(monkeypatch):
     games = []
     for seed in (3, 3, 4):
         env, out = started("orchard:Orchard", seed, max_episode_steps=200)
-        first, rewards, said, end = out["garden"].copy(), [], [], RUNNING
+        first, rewards, texts, end = out["garden"].copy(), [], [], RUNNING
         while end == RUNNING:
             reward, end = env.step(int(rng.integers(4)), out)
             rewards.append(reward)
-            said.append(bytes(out["message"]).rstrip(b"\0"))
+            texts.append(bytes(out["message"]).rstrip(b"\0"))
         assert end == TRUNCATED
         assert len(rewards) == 200
-        assert [b"apple" in text for text in said] == [reward == 1 for reward in rewards]
-        assert [b"wasp" in text for text in said] == [reward == -1 for reward in rewards]
+        assert [b"apple" in text for text in texts] == [reward == 1 for reward in rewards]
+        assert [b"wasp" in text for text in texts] == [reward == -1 for reward in rewards]
         info = env.episode_info()
         assert info["return"] == sum(rewards)
         assert (info["apples"], info["stings"]) == (rewards.count(1.0), rewards.count(-1.0))

@@ -63,28 +63,30 @@ class Case(NamedTuple):
 
 @functools.cache
 def cases() -> list[Case]:
-    found = []
-    for told, numbers in FILES:
+    cases = []
+    for file, numbers in FILES:
         arrays = dict(np.load(GOLDEN / numbers))
-        for case in json.loads((GOLDEN / told).read_text())["cases"]:
+        for case in json.loads((GOLDEN / file).read_text())["cases"]:
             prefix = case["prefix"]
-            texts = case.get("texts") or [each["text"] for each in case["datapoints"]]
+            texts = case.get("texts") or [datapoint["text"] for datapoint in case["datapoints"]]
             kind = case.get("kind", "PerTokenIQL")
             values = (kind, case["config"], case["options"], case["loss"], case.get("n"), texts)
-            found.append(Case(prefix.rstrip("/"), *values, below(prefix, arrays)))
-    assert [case.name for case in found] == NAMES
-    return found
+            cases.append(Case(prefix.rstrip("/"), *values, below(prefix, arrays)))
+    assert [case.name for case in cases] == NAMES
+    return cases
 
 
 def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenItem:
     """The item of a game as it is written, -1 a guess; or what its actions' tokens are `paid` in all."""
-    found = re.findall(r"(?:^<[as]>)?(.*?)</([as])>", text)
-    rewards = [-1.0 if end == "a" else None for _, end in found]
+    utterances = re.findall(r"(?:^<[as]>)?(.*?)</([as])>", text)
+    rewards = [-1.0 if end == "a" else None for _, end in utterances]
     if paid is not None:
-        ends = np.cumsum([len(said) + 1 for said, end in found if end == "a"]) - 1
+        ends = np.cumsum([len(utterance) + 1 for utterance, end in utterances if end == "a"]) - 1
         given = iter([float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends])
         rewards = [None if each is None else next(given) for each in rewards]
-    dialogue = Dialogue(tuple(said for said, _ in found), tuple(rewards), text.endswith("</eod>"))
+    dialogue = Dialogue(
+        tuple(utterance for utterance, _ in utterances), tuple(rewards), text.endswith("</eod>")
+    )
     return tokenise(dialogue, WordleTokenizer(), constant(reward))
 
 
@@ -108,9 +110,11 @@ def settings_of(case: Case) -> ImplicitQSettings:
 
 def items_of(case: Case, quirks: Quirks = PUBLISHED) -> list[TokenItem]:
     """The case's games from their texts, cut as it says."""
-    paid, most = case.arrays["batch/rewards"], case.options.get("max_len")
+    paid, max_len = case.arrays["batch/rewards"], case.options.get("max_len")
     given = zip(case.texts, paid, strict=True)
-    return [truncated(item_of(text, case.options.get("tr", 0.0), each), most, quirks) for text, each in given]
+    return [
+        truncated(item_of(text, case.options.get("tr", 0.0), each), max_len, quirks) for text, each in given
+    ]
 
 
 def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = None) -> TextBatch:
@@ -125,7 +129,7 @@ def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = No
 
 
 def inputs(case: Case) -> dict[str, Any]:
-    found = {name: jnp.asarray(x) for name, x in case.group("in").items()}
+    inputs = {name: jnp.asarray(x) for name, x in case.group("in").items()}
     if case.utterance:  # one number an utterance
-        found |= {name: found[name][..., 0] for name in ("q1", "q2", "tq1", "tq2")}
-    return found
+        inputs |= {name: inputs[name][..., 0] for name in ("q1", "q2", "tq1", "tq2")}
+    return inputs

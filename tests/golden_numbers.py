@@ -94,12 +94,12 @@ def assert_golden(
         values = np.asarray(tensor, np.float64)
         norm, head = float(golden[f"{prefix}/{name}/l2"]), golden[f"{prefix}/{name}/head8"]
         entry = max(norm / np.sqrt(values.size), np.abs(head).max())
-        found = Closeness(
+        distance = Closeness(
             abs(np.linalg.norm(values) - norm) / norm,
             np.abs(values.reshape(-1)[:8] - head).max() / entry,
             abs(values.sum() - float(golden[f"{prefix}/{name}/sum"])) / norm,
         )
         allowed = (but or {}).get(name, limit)
-        if not all(one <= most for one, most in zip(found, allowed, strict=True)):
-            far[name] = found
+        if not all(one <= largest for one, largest in zip(distance, allowed, strict=True)):
+            far[name] = distance
     assert not far, f"{prefix}: {far}"

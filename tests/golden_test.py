@@ -64,14 +64,14 @@ def strings(path: Path) -> str:
     """All text that a module's code holds, its docstrings left out, and that of the test helpers it imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    found = []
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            found.append(node.value)
+            names.append(node.value)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
             helper = REPOSITORY / f"{(node.module or '').replace('.', '/')}.py"
-            found.append(strings(helper) if helper.is_file() else "")
-    return "\n".join(found)
+            names.append(strings(helper) if helper.is_file() else "")
+    return "\n".join(names)
 
 
 NAMES = sorted(path.name for path in GOLDEN.iterdir() if path.suffix in (".npz", ".json"))

@@ -90,7 +90,7 @@ def test_an_item_beyond_its_limit_ends_alone_and_with_all_it_started(tmp_path: P
     assert not is_alive(child)
 
 
-def test_no_item_takes_the_time_of_those_behind_it(tmp_path: Path) -> None:
+def test_an_item_leaves_time_for_the_later_ones(tmp_path: Path) -> None:
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     figures.run(gpu_items.Item("first", ["true"], gpu_logs.nothing, 20.0, 5.0), reserved=55.0)
     assert gpu_logs.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"

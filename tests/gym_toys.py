@@ -36,11 +36,11 @@ class Vault(gymnasium.Env):
         before = self._cell
         self._cell = int(np.clip(before + {1: -1, 2: 1, 3: 0}[int(action)], 0, self.CELLS - 1))
         self._steps += 1
-        said = "You stand still." if self._cell == before else ""
+        text = "You stand still." if self._cell == before else ""
         if self._cell == 0 and not self._key:
-            self._key, said = True, "You find a key."
+            self._key, text = True, "You find a key."
         opened = self._cell == self.CELLS - 1 and self._key
-        info = {"said": said, "is_success": opened, "length": 99, "steps_with_key": np.int64(self._key)}
+        info = {"said": text, "is_success": opened, "length": 99, "steps_with_key": np.int64(self._key)}
         return self._observation(), float(opened), opened, False, info
 
     def render(self) -> np.ndarray:

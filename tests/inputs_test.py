@@ -46,7 +46,7 @@ def test_every_variant_passes_its_check_or_names_what_it_wants(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for variant in variants(name):
-        said = said_of(ready(name, variant, inputs), tmp_path / "run")
+        line = said_of(ready(name, variant, inputs), tmp_path / "run")
         named = {part: words for (config, part), words in WANTED.items() if config == name}
         wanted = [named[part] for part in named if (part in variant if len(part) > 1 else part == variant)]
-        assert said is None or any(words in said for words in wanted), f"{name}:{variant}: {said}"
+        assert line is None or any(words in line for words in wanted), f"{name}:{variant}: {line}"

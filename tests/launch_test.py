@@ -66,13 +66,13 @@ def assert_one_line(done: subprocess.CompletedProcess[str], words: list[str]) ->
     assert [word for word in words if word not in line] == []
 
 
-@pytest.mark.parametrize(("given", "words"), MISTAKES)
-def test_a_mistake_is_one_line(quick: Commands, tmp_path: Path, given: str, words: list[str]) -> None:
+@pytest.mark.parametrize(("flags", "words"), MISTAKES)
+def test_a_mistake_is_one_line(quick: Commands, tmp_path: Path, flags: str, words: list[str]) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "broken.py").write_text("def get_config(:")
     (tmp_path / "bare.py").touch()
     (tmp_path / "plain.py").write_text("def get_config(variant=None): return {}")
-    assert_one_line(quick.launch(REPOSITORY, *given.replace("AT", str(tmp_path)).split()), words)
+    assert_one_line(quick.launch(REPOSITORY, *flags.replace("AT", str(tmp_path)).split()), words)
 
 
 def test_a_command_without_a_config_is_one_line() -> None:
@@ -140,7 +140,7 @@ def test_ctrl_c_in_a_stage_is_one_line(tmp_path: Path) -> None:
         ("--config.reward.quantile=None --config.reward.quantile=0.7", "reward.quantile=0.7"),
     ],
 )
-def test_none_takes_a_value_away_and_the_last_flag_of_a_key_decides(
+def test_none_clears_a_value_and_the_last_flag_decides(
     quick: Commands, stage: str, flags: str, shown: str
 ) -> None:
     done = quick.launch(REPOSITORY, f"--config=configs/{stage}.py", *flags.split(), "--print_config")
@@ -164,5 +164,5 @@ def test_the_entry_point_is_light() -> None:
     """Spawned workers import it again: it must not bring jax, flax, nle or a plotting library."""
     heavy = "jax flax orbax nle matplotlib torch pandas pyarrow"
     code = f"import sys, motif_jax.launch; print([m for m in '{heavy}'.split() if m in sys.modules])"
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY, text=True)
-    assert said.strip() == "[]"
+    printed = subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY, text=True)
+    assert printed.strip() == "[]"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
@@ -46,8 +47,11 @@ def tokenizer() -> Tokenizer:
     return backend
 
 
-def write(path: Path, seed: int = 0, template: str | None = CHATML) -> Path:
-    """Writes the model's folder, which transformers would open; returns it."""
+def write(path: Path, seed: int = 0, template: str | None = CHATML, decided: bool = False) -> Path:
+    """Writes the model's folder, which transformers would open; returns it.
+
+    `decided`: nearly all probability is on " A" or on " B", so that answers are verdicts.
+    """
     path.mkdir(parents=True)
     backend = tokenizer()
     backend.save(str(path / "tokenizer.json"))
@@ -55,5 +59,12 @@ def write(path: Path, seed: int = 0, template: str | None = CHATML) -> Path:
     values = tokens | ({} if template is None else {"chat_template": template})
     (path / "tokenizer_config.json").write_text(json.dumps(values))
     settings = config.parse({**VALUES, "vocab_size": backend.get_vocab_size()})
-    folder.write(path, settings, LanguageModel(settings).init(jax.random.key(seed)))
+    params = LanguageModel(settings).init(jax.random.key(seed))
+    if decided:
+        kernel = params["head"]["kernel"]
+        direction = 10 * kernel[:, 0]
+        first, second = (backend.token_to_id(f"Ġ{letter}") for letter in "AB")
+        zeros = jnp.zeros_like(kernel)
+        params["head"]["kernel"] = zeros.at[:, first].set(direction).at[:, second].set(-direction)
+    folder.write(path, settings, params)
     return path

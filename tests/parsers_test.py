@@ -64,11 +64,11 @@ def test_nothing_but_one_line(name: str) -> None:
     @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(pieces, max_size=9).map("".join))
     def try_it(text: str) -> None:
-        said = "nothing is wrong"
+        line = "nothing is wrong"
         try:
             parse(text)
         except UserError as error:
-            said = str(error)
-        assert said.strip(), text
+            line = str(error)
+        assert line.strip(), text
 
     try_it()

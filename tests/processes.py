@@ -70,9 +70,9 @@ def still_there(pids: set[int]) -> set[int]:
 
     Orphans' zombies are the first process's to take away, which in a container may be one that takes nobody's.
     """
-    found = {process for process in psutil.process_iter(["ppid", "status"]) if process.pid in pids}
+    running = {process for process in psutil.process_iter(["ppid", "status"]) if process.pid in pids}
     gone = {"ppid": 1, "status": psutil.STATUS_ZOMBIE}
-    return {process.pid for process in found if process.info != gone}
+    return {process.pid for process in running if process.info != gone}
 
 
 def unread(pipe: int) -> int:
@@ -137,19 +137,19 @@ def launch_hosts(
     count: int, workdir: Path, config: str, *flags: str, log: Path, **environment: str
 ) -> list[Program]:
     """Starts as many processes as hosts of one training, each with a log of its own."""
-    own = [f"--config.hosts.coordinator=localhost:{free_port()}", f"--config.hosts.count={count}"]
+    host_flags = [f"--config.hosts.coordinator=localhost:{free_port()}", f"--config.hosts.count={count}"]
     logs = [log.with_name(f"{log.name}_{index}") for index in range(count)]
     return [
-        launch(workdir, config, *flags, *own, f"--config.hosts.index={index}", log=path, **environment)
+        launch(workdir, config, *flags, *host_flags, f"--config.hosts.index={index}", log=path, **environment)
         for index, path in enumerate(logs)
     ]
 
 
 def killed(code: str, *arguments: str, returns: int = -signal.SIGKILL) -> None:
     """Runs Python code that kills its own process, as many devices as here and as quickly compiled: their programs are equal."""
-    given = {**os.environ, "PYTHONPATH": str(REPOSITORY), **QUICKLY}
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **QUICKLY}
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, "-c", code, *arguments], env=variables, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
     )  # fmt: skip
     assert done.returncode == returns, done.stderr[-2000:]
 
@@ -205,8 +205,8 @@ def checkpoint_steps(workdir: Path) -> list[int]:
 
 def processes_with(name: str, value: str) -> set[int]:
     """Process ids whose environment has `name=value`, orphans included; zombies have none."""
-    found = psutil.process_iter(["environ"])
-    return {process.pid for process in found if (process.info["environ"] or {}).get(name) == value}
+    processes = psutil.process_iter(["environ"])
+    return {process.pid for process in processes if (process.info["environ"] or {}).get(name) == value}
 
 
 def unused_shared_memory() -> set[str]:

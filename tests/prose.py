@@ -26,20 +26,20 @@ _NO_END = re.compile(r"\b(et al|e\.g|i\.e|vs|etc|cf|Fig|Sec|No|App)\.(?= )")
 def paragraphs(text: str) -> list[str]:
     """Running text of a Markdown page: paragraphs, headings, list items and table cells, with CODE for stretches of code."""
     blocks = MarkdownIt("commonmark").enable("table").parse(_LEFT_OUT.sub("\n", text))
-    said = {"code_inline": "CODE", "softbreak": " ", "hardbreak": " ", "html_inline": ""}
-    found = [
-        "".join(said.get(part.type, part.content) for part in block.children or ())
+    replacements = {"code_inline": "CODE", "softbreak": " ", "hardbreak": " ", "html_inline": ""}
+    texts = [
+        "".join(replacements.get(part.type, part.content) for part in block.children or ())
         for block in blocks
         if block.type == "inline"
     ]
-    return [_CODES.sub("CODE", paragraph) for paragraph in found]
+    return [_CODES.sub("CODE", paragraph) for paragraph in texts]
 
 
 def sentences(text: str) -> list[str]:
     """Sentences of a page; a paragraph, a list item or a table cell ends one."""
     plain = [_NO_END.sub(r"\1", paragraph) for paragraph in paragraphs(text)]
-    found = [sentence for one in plain for sentence in re.split(r"(?<=[.!?])[)\"'*]* ", one)]
-    return [sentence for sentence in found if re.search(r"[A-Za-z]{2}", sentence)]
+    sentences_of = [sentence for one in plain for sentence in re.split(r"(?<=[.!?])[)\"'*]* ", one)]
+    return [sentence for sentence in sentences_of if re.search(r"[A-Za-z]{2}", sentence)]
 
 
 def length(sentence: str) -> int:
@@ -49,8 +49,8 @@ def length(sentence: str) -> int:
 
 def measure(text: str) -> tuple[float, str]:
     """The mean length of a page's sentences of three words or more, and the longest one."""
-    said = [sentence for sentence in sentences(text) if length(sentence) >= 3] or [""]
-    return sum(map(length, said)) / len(said), max(said, key=length)
+    counted = [sentence for sentence in sentences(text) if length(sentence) >= 3] or [""]
+    return sum(map(length, counted)) / len(counted), max(counted, key=length)
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def odd_words(text: str) -> list[str]:
 
 def messages(source: str) -> list[tuple[int, str]]:
     """(line, text) of what a module's `UserError(...)` and `print(...)` say, values left out."""
-    found = []
+    faults = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("UserError", "print"):
             parts = [
@@ -77,5 +77,5 @@ def messages(source: str) -> list[tuple[int, str]]:
                 for part in ast.walk(argument)
                 if isinstance(part, ast.Constant) and isinstance(part.value, str)
             ]
-            found.append((node.lineno, "".join(parts)))
-    return found
+            faults.append((node.lineno, "".join(parts)))
+    return faults

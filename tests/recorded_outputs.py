@@ -152,8 +152,8 @@ def _changed_parts(name: str, known: Mapping[str, Any], now: Mapping[str, list[s
     for part in sorted(required & now.keys()):
         before, words = known[part], now[part]
         changed += [
-            f"{name}, {part}: {b!r} is now {a!r} behind ...{''.join(words[max(0, place - 6) : place])[-120:]!r}"
-            for place, (a, b) in enumerate(zip(words, before, strict=False))
+            f"{name}, {part}: {b!r} is now {a!r} behind ...{''.join(words[max(0, position - 6) : position])[-120:]!r}"
+            for position, (a, b) in enumerate(zip(words, before, strict=False))
             if not is_close(a, b)
         ]
         if len(words) != len(before):

@@ -74,7 +74,7 @@ def test_the_report_of_a_run_is_this_text(tmp_path: Path, record: bool) -> None:
 
 
 @pytest.mark.parametrize("hacking", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_report_says_on_its_page_and_in_its_texts_the_same(tmp_path: Path, hacking: bool) -> None:
+def test_a_reports_page_and_texts_agree(tmp_path: Path, hacking: bool) -> None:
     data = made_up_runs.run_data(tmp_path, hacking=hacking)
     texts, page = made_up_runs.run_texts(data), made_up_runs.run_page(data)
 

@@ -39,8 +39,8 @@ def said_of(config: ConfigDict, workdir: Path) -> str | None:
     return None
 
 
-def refusal(config: str, workdir: Path, *given: str) -> str:
+def refusal(config: str, workdir: Path, *flags: str) -> str:
     """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
-    said = said_of(config_of(config, *given), workdir)
-    assert said is not None
-    return said
+    line = said_of(config_of(config, *flags), workdir)
+    assert line is not None
+    return line

@@ -33,13 +33,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_dataset(folder, pairs=12)
     np.save(folder / "preference" / "other.npy", np.zeros(12, np.int8))
     (folder / "list.txt").write_text("four\n")
-    said = [{"role": role, "content": "a parcel"} for role in ("user", "assistant")]
+    messages = [{"role": role, "content": "a parcel"} for role in ("user", "assistant")]
     (folder / "games.pkl").touch()
     stage_inputs.Inputs(folder / "inputs").trajectories  # noqa: B018
     (folder / "damaged").mkdir()
     (folder / "damaged" / "trajectories.parquet").write_bytes(b"PAR1")
-    (folder / "silent.jsonl").write_text(json.dumps({"messages": said[:1]}))
-    (folder / "talk.jsonl").write_text(f"{json.dumps({'messages': said, 'reward': 1})}\n" * 20)
+    (folder / "silent.jsonl").write_text(json.dumps({"messages": messages[:1]}))
+    (folder / "talk.jsonl").write_text(f"{json.dumps({'messages': messages, 'reward': 1})}\n" * 20)
     (folder / "latin.yaml").write_bytes(b"system: \xe9t\xe9\n")
     (folder / "asks.yaml").write_text("question: {analysis: What is it, verdict: Which}\n")
     (folder / "bare.yaml").write_text("question: {analysis: '{item}?', verdict: '{item}?'}\n")
@@ -59,14 +59,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def cases(listed: str, place: Path) -> dict[str, list[str]]:
+def cases(listed: str, folder: Path) -> dict[str, list[str]]:
     """Flags for the launcher, by how they are listed."""
-    found = {case: case.replace("AT", str(place)).split() for case in " ".join(listed.split()).split(" | ")}
-    return {case: [f"--config.{flag}" for flag in flags] for case, flags in found.items()}
+    flags_of_case = {
+        case: case.replace("AT", str(folder)).split() for case in " ".join(listed.split()).split(" | ")
+    }
+    return {case: [f"--config.{flag}" for flag in flags] for case, flags in flags_of_case.items()}
 
 
 @pytest.mark.parametrize("config", REFUSED)
-def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
+def test_a_misfit_is_refused_before_the_run_folder_is_made(
     config: str, place: Path, tmp_path: Path, record: bool
 ) -> None:
     names = {place: "AT", tmp_path: "OUT", REPOSITORY: "REPOSITORY"}
@@ -81,6 +83,6 @@ def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
 
 
 @pytest.mark.parametrize("config", TAKEN)
-def test_what_lies_at_a_limit_is_taken(config: str, place: Path, tmp_path: Path) -> None:
+def test_a_value_at_its_limit_is_accepted(config: str, place: Path, tmp_path: Path) -> None:
     for case, flags in cases(TAKEN[config], place).items():
         assert said_of(config_of(config, *flags), tmp_path / "new") is None, case

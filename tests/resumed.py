@@ -35,13 +35,13 @@ def takes(steps: int) -> Iterator[None]:
 
 def saved_step(workdir: Path) -> int:
     """The step that a run continues from, 0 where none was saved."""
-    found = [0]
+    count = [0]
     for folder in (workdir / CHECKPOINTS, workdir / RESUME):
         if folder.is_dir():
             with Checkpoints(folder, keep=None, read_only=True) as checkpoints:
                 if (latest := checkpoints.latest()) is not None:
-                    found.append(checkpoints.restore(latest, {"position": JSON})["position"]["step"])
-    return max(found)
+                    count.append(checkpoints.restore(latest, {"position": JSON})["position"]["step"])
+    return max(count)
 
 
 @contextlib.contextmanager

@@ -26,15 +26,15 @@ def wrong(key: Key) -> list[Any]:
     """Values that a key may not have: of another type, outside its range, none of its choices, None."""
     uneven = None if key.multiple_of == 1 else key.default
     beyond = [(key.above, 0), (key.below, 0), (key.minimum, -1), (key.maximum, 1), (uneven, 1)]
-    found: list[Any] = [end + step for end, step in beyond if end is not None]
+    values_outside: list[Any] = [end + step for end, step in beyond if end is not None]
     kind = key.type or type(key.default)
-    values = [(value,) if kind is tuple else value for value in found]
+    values = [(value,) if kind is tuple else value for value in values_outside]
     values += [["no such thing"]] if kind not in (str, tuple) else ["no such thing"] if key.choices else []
     return values if key.optional else [*values, None]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_key_has_a_meaning_and_refuses_in_one_line_what_it_may_not_be(name: str) -> None:
+def test_every_key_has_a_meaning_and_refuses_wrong_values(name: str) -> None:
     config = resources.config(name)
     for path, value, key in schema.items(config):
         if key is None:
@@ -87,7 +87,7 @@ def test_variants_change_the_recorded_keys(record: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "line"),
     [
         (schema.positive(1, ""), 0, "=0: must be a number above 0"),
         (schema.non_negative(1.0, ""), -1.0, "=-1.0: must be a number of at least 0"),
@@ -104,10 +104,10 @@ def test_variants_change_the_recorded_keys(record: bool) -> None:
         (Key(1, ""), 1 << 63, "=9223372036854775808: must be below 2"),
     ],
 )
-def test_a_refusal_names_key_value_and_what_is_allowed(key: Key, value: Any, said: str) -> None:
+def test_a_refusal_names_key_value_and_what_is_allowed(key: Key, value: Any, line: str) -> None:
     config = schema.section({"part": {"name": key}})
     config.part.name = value
-    with pytest.raises(UserError, match=f"^config.part.name{said}" if said[0] in "=r" else said):
+    with pytest.raises(UserError, match=f"^config.part.name{line}" if line[0] in "=r" else line):
         schema.validate(config)
 
 
@@ -155,7 +155,7 @@ def test_keys_are_not_shared_between_configs() -> None:
         schema.section_keys(Wandb, c=3)
 
 
-def test_a_part_from_outside_reads_keys_of_its_own_and_ours_keep_their_kind() -> None:
+def test_outside_parts_read_their_keys_and_ours_keep_types() -> None:
     mine = {"alpha": 2.0, "sizes": (3, 4), "deep": {"beta": 1}}
     sections = {"reward": {"kind": "own.part:Reward"}, "algorithm": {"name": "own.part:Algorithm"}}
     asked = {"kind": "own.part:Judge", "goal": "gold"}

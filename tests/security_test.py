@@ -36,19 +36,21 @@ DANGEROUS = re.compile(
 def opens_to_write(node: ast.AST) -> TypeGuard[ast.Call]:
     if not (isinstance(node, ast.Call) and re.search(r"(^|\.)open$", ast.unparse(node.func))):
         return False
-    given = [*node.args, *(word.value for word in node.keywords if word.arg == "mode")]
-    texts = [part.value for each in given for part in ast.walk(each) if isinstance(part, ast.Constant)]
+    arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "mode")]
+    texts = [
+        part.value for argument in arguments for part in ast.walk(argument) if isinstance(part, ast.Constant)
+    ]
     # Not 'x': it opens new files alone, and follows no link.
     return any(re.fullmatch(r"[rbt]*[wa+][bt+]*", str(text)) for text in texts)
 
 
 @pytest.mark.slow
-def test_nothing_of_foreign_origin_is_run_and_every_file_that_is_written_is_opened_as_a_regular_one() -> None:
+def test_no_foreign_code_runs_and_only_regular_files_are_written() -> None:
     dangerous, irregular = {}, []
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
-        if found := DANGEROUS.search(text):
-            dangerous[path] = found[0]
+        if match := DANGEROUS.search(text):
+            dangerous[path] = match[0]
         if path.match("play/films/movie.py"):  # which writes into a folder that it has just made
             continue
         opened = [node for node in ast.walk(ast.parse(text)) if opens_to_write(node)]
@@ -67,26 +69,26 @@ def test_an_imported_dataset_writes_nowhere_but_into_its_folder(name: str, tmp_p
     make_dataset(tmp_path / "dataset", pairs=4, messages=3)
     for _ in parquet.write(PairsDataset.open(tmp_path / "dataset"), tmp_path / "good.parquet"):
         pass
-    whole = pyarrow.parquet.read_table(tmp_path / "good.parquet")
-    described = json.loads(whole.schema.metadata[b"described"])
-    known = whole.schema.metadata
+    table = pyarrow.parquet.read_table(tmp_path / "good.parquet")
+    described = json.loads(table.schema.metadata[b"described"])
+    known = table.schema.metadata
     tables = [
-        whole.replace_schema_metadata({**known, b"described": json.dumps(described | change).encode()})
+        table.replace_schema_metadata({**known, b"described": json.dumps(described | change).encode()})
         for change in (
             {"arrays": {**described["arrays"], name: described["arrays"]["data/blstats"]}},
             {"manifests": {"test": {name: {}}}},
             {"manifests": {name: {"shard-00000-of-00001.json": {}}}},
         )
     ]
-    renamed = [column.replace("preference/test", f"preference/{name}") for column in whole.column_names]
-    tables.append(whole.rename_columns(renamed).replace_schema_metadata(known))
+    renamed = [column.replace("preference/test", f"preference/{name}") for column in table.column_names]
+    tables.append(table.rename_columns(renamed).replace_schema_metadata(known))
     before = set(tmp_path.rglob("*"))
     for changed in tables:
         pyarrow.parquet.write_table(changed, tmp_path / "bad.parquet")
         with pytest.raises(UserError):
             list(parquet.read(tmp_path / "bad.parquet", tmp_path / "new" / "folder"))
-    made = {path.relative_to(tmp_path).as_posix() for path in set(tmp_path.rglob("*")) - before}
-    assert made <= {"bad.parquet", "new", "new/folder"}
+    created = {path.relative_to(tmp_path).as_posix() for path in set(tmp_path.rglob("*")) - before}
+    assert created <= {"bad.parquet", "new", "new/folder"}
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -161,8 +163,8 @@ def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) ->
     table = made_up_runs.run_texts(data)["report.md"]
     markdown = Page(MarkdownIt("commonmark").enable("table").render(table))
     assert markdown.scripts == []
-    own = (REPOSITORY / "motif_jax/display/assets").glob("*.js")
-    assets = {path.read_text(encoding="utf-8") for path in own}
+    scripts = (REPOSITORY / "motif_jax/display/assets").glob("*.js")
+    assets = {path.read_text(encoding="utf-8") for path in scripts}
     assert set(html.scripts) <= assets, "a program that is none of ours"
     assert html.handlers == []
     for page in (markdown, html):

@@ -47,8 +47,8 @@ def test_the_default_set_installs_a_browser(clone: Path) -> None:
 
 
 def test_nothing_is_installed_by_apt_where_that_is_forbidden(clone: Path) -> None:
-    found = started(clone, "--no-apt", "tests/envs", "-k", "replay")
-    assert found == {"pytest -m pytest tests/envs -k replay"}
+    output = started(clone, "--no-apt", "tests/envs", "-k", "replay")
+    assert output == {"pytest -m pytest tests/envs -k replay"}
 
 
 def test_all_tests_make_the_environment_of_the_site(clone: Path) -> None:

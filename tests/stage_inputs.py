@@ -40,7 +40,7 @@ def variants(name: str) -> tuple[str, ...]:
     if name == "benchmark":
         from motif_jax import benchmarks
 
-        gpu = [f"{each}_gpu" for each in benchmarks.names() if benchmarks.gpu_size(each)]
+        gpu = [f"{benchmark}_gpu" for benchmark in benchmarks.names() if benchmarks.gpu_size(benchmark)]
         return (*benchmarks.names(), *gpu)
     with pytest.raises(ValueError, match="is not one of") as raised:
         load_config(name, "no such variant")
@@ -154,11 +154,11 @@ class Inputs:
 
     @functools.cached_property
     def evaluations(self) -> list[Path]:
-        found = []
+        values = []
         for number, policy in enumerate(("random", "another")):
-            found.append(self.folder / f"evaluation_{number}")
-            write_evaluation(found[-1], policy, evaluation_rows(4, float(number), number))
-        return found
+            values.append(self.folder / f"evaluation_{number}")
+            write_evaluation(values[-1], policy, evaluation_rows(4, float(number), number))
+        return values
 
     @functools.cached_property
     def file(self) -> Path:

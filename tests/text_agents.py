@@ -16,7 +16,7 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 
-_initialiser = functools.cache(
+initialiser = functools.cache(
     lambda config, design: jax.jit(TextAgentNetwork(LanguageModel(config), design).init)
 )
 
@@ -38,8 +38,8 @@ def write(
     config = parse({"model_type": "gpt2", **sizes, **ends})
     design = design or Design()
     network = TextAgentNetwork(LanguageModel(config), design)
-    params = jax.tree.map(np.asarray, _initialiser(config, design)(jax.random.key(seed)))
+    params = jax.tree.map(np.asarray, initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
-    told = {"longest_action": 6, **(settings or {})}
-    agent_folder.write(folder / "agent", network, params, method, told, task, options, tokenizer)
+    settings_of_run = {"longest_action": 6, **(settings or {})}
+    agent_folder.write(folder / "agent", network, params, method, settings_of_run, task, options, tokenizer)
     return folder

@@ -27,12 +27,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_equal_seeds_say_the_same_whatever_form_the_dialogue_has(run: Path) -> None:
     agent = text_agents.load(run)
-    said = [agent.say(MESSAGES, seed=seed) for seed in (1, 2, 3, 1)]
-    assert said[0] == said[3]
-    assert len(set(said)) > 1
-    assert agent.say([("crane", True), (COLOURS, False)], seed=1) == said[0]
-    assert agent.say([MESSAGES[0], {"role": "tool", "content": COLOURS}], seed=1) == said[0]
-    assert agent.say(Dialogue(("crane", COLOURS), (-1.0, None), False), seed=1) == said[0]
+    texts = [agent.say(MESSAGES, seed=seed) for seed in (1, 2, 3, 1)]
+    assert texts[0] == texts[3]
+    assert len(set(texts)) > 1
+    assert agent.say([("crane", True), (COLOURS, False)], seed=1) == texts[0]
+    assert agent.say([MESSAGES[0], {"role": "tool", "content": COLOURS}], seed=1) == texts[0]
+    assert agent.say(Dialogue(("crane", COLOURS), (-1.0, None), False), seed=1) == texts[0]
     assert agent.say([], greedy=True, seed=1) == agent.say([], greedy=True, seed=2)
     assert "ilql" in repr(agent)
 
@@ -40,21 +40,23 @@ def test_equal_seeds_say_the_same_whatever_form_the_dialogue_has(run: Path) -> N
 @pytest.mark.slow
 def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: Path) -> None:
     agent = text_agents.load(run)
-    found = agent.values([*MESSAGES, {"role": "assistant", "content": "lodge"}])
-    assert "".join(found.tokens) == "crane</a>lodge</a>"
-    np.testing.assert_array_equal(found.action, np.repeat([0, 1], 6))
-    np.testing.assert_array_equal(found.advantage, found.q - found.v)
-    assert (found.log_prob < 0).all()
+    values = agent.values([*MESSAGES, {"role": "assistant", "content": "lodge"}])
+    assert "".join(values.tokens) == "crane</a>lodge</a>"
+    np.testing.assert_array_equal(values.action, np.repeat([0, 1], 6))
+    np.testing.assert_array_equal(values.advantage, values.q - values.v)
+    assert (values.log_prob < 0).all()
     assert agent.values(MESSAGES[1:]).q.shape == (0,)
     ranked = agent.rank(MESSAGES, ["lodge", "crane", "pulse"])
-    assert [each.advantage for each in ranked] == sorted((each.advantage for each in ranked), reverse=True)
-    lodge = next(each for each in ranked if each.text == "lodge")
-    assert lodge.advantage == pytest.approx(found.advantage[6:].sum(), rel=1e-5)
+    assert [utterance.advantage for utterance in ranked] == sorted(
+        (utterance.advantage for utterance in ranked), reverse=True
+    )
+    lodge = next(utterance for utterance in ranked if utterance.text == "lodge")
+    assert lodge.advantage == pytest.approx(values.advantage[6:].sum(), rel=1e-5)
 
 
-def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
+def test_impossible_values_are_refused_in_one_line(run: Path, tmp_path: Path) -> None:
     agent = text_agents.load(run)
-    for dialogue, decode, said in (
+    for dialogue, decode, line in (
         ([("CRANE", True)], {}, "dialogue 0 does not fit the agent's tokens"),
         ("crane", {}, "is not a dialogue: a list of messages"),
         ([{"role": "narrator", "content": "x"}], {}, "not an utterance"),
@@ -64,7 +66,7 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
         ([], {"temperature": "hot"}, r"decode: .*temperature"),
         ([], {"kind": "nucleus"}, r"config\.decode\.kind='?nucleus'?"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=line):
             text_agents.load(run, decode=decode).say(dialogue)
     with pytest.raises(UserError, match='candidates="crane": must be a list of texts'):
         agent.rank([], "crane")

@@ -18,8 +18,8 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 def write(folder: Path, count: int = 60, prompts: bool = False) -> Path:
     """A file of `count` items: paragraphs of two sentences, or objects with a prompt and a text."""
     folder.mkdir(parents=True, exist_ok=True)
-    said = sentences(2 * count)
-    pairs = list(zip(said[::2], said[1::2], strict=True))
+    words = sentences(2 * count)
+    pairs = list(zip(words[::2], words[1::2], strict=True))
     if prompts:
         path = folder / "texts.jsonl"
         path.write_text("".join(json.dumps({"prompt": a, "text": " " + b}) + "\n" for a, b in pairs))

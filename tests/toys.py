@@ -121,8 +121,8 @@ class Talker:
         pass
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:
-        said = f"number {self._state}".encode().ljust(256, b"\0")
-        out["message"][...] = list(said)
+        text = f"number {self._state}".encode().ljust(256, b"\0")
+        out["message"][...] = list(text)
         out["blstats"][...] = self._state
 
 

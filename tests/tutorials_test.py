@@ -49,14 +49,14 @@ TINY = {
 
 def run_page(page: Path, folder: Path, repository: Path, begin: str = "", **environment: str) -> str:
     """Runs every command and every Python block of a page behind `begin` in `folder`; returns what the Python blocks print."""
-    said = ""
+    printed = ""
     with commands(repository, **environment) as shell:
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8").partition(begin or "#")[2]):
             if language == "python":
                 line = [sys.executable, "-c", block]
                 done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
                 assert done.returncode == 0, done.stderr
-                said += done.stdout
+                printed += done.stdout
                 continue
             for line in block.replace("\\\n", " ").splitlines():
                 words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
@@ -64,9 +64,9 @@ def run_page(page: Path, folder: Path, repository: Path, begin: str = "", **envi
                     continue
                 stage = Path(words[3].split(":")[0]).stem
                 words[3] = words[3].replace("configs/", f"{repository}/configs/")
-                found = shell.launch(folder, *words[3:], *TINY[stage].split())
-                assert found.returncode == 0, f"{line}\n{found.stdout}\n{found.stderr}"
-    return said
+                output = shell.launch(folder, *words[3:], *TINY[stage].split())
+                assert output.returncode == 0, f"{line}\n{output.stdout}\n{output.stderr}"
+    return printed
 
 
 def test_ilql_on_ones_own_dialogues(tmp_path, repository, monkeypatch):
@@ -78,8 +78,8 @@ def test_ilql_on_ones_own_dialogues(tmp_path, repository, monkeypatch):
         for text, reward in answers.items()
     ]
     (tmp_path / "dialogues.jsonl").write_text("\n".join(map(json.dumps, rows * 20)))
-    said = run_page(repository / "docs/tutorials/my_dialogues.md", tmp_path, repository)
-    assert all(text in said for text in answers)
+    printed = run_page(repository / "docs/tutorials/my_dialogues.md", tmp_path, repository)
+    assert all(text in printed for text in answers)
     evaluation = json.loads((tmp_path / "runs/my_evaluation/evaluation.json").read_text())
     assert evaluation["ranking"]["pairs"] > 0
 
@@ -88,8 +88,8 @@ def test_ones_own_t5_in_babyai(tmp_path: Path, repository: Path, monkeypatch: py
     for name, value in {**environment(), "PYTHONPATH": str(repository)}.items():
         monkeypatch.setenv(name, value)
     talkers.write(tmp_path / "my_t5")
-    said = run_page(repository / "docs/tutorials/my_t5.md", tmp_path, repository)
-    assert said.split("[")[0].strip() in ACTIONS
+    printed = run_page(repository / "docs/tutorials/my_t5.md", tmp_path, repository)
+    assert printed.split("[")[0].strip() in ACTIONS
     for name in ("my_before", "my_after"):
         assert json.loads((tmp_path / "runs" / name / "evaluation.json").read_text())["episodes"] == 2
     assert (tmp_path / "runs/my_export/model/model.safetensors").exists()
@@ -109,8 +109,8 @@ def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
     run_page(page, tmp_path, repository, **{**environment(), **paths})
     runs = tmp_path / "runs/mine"
     messages = np.asarray(PairsDataset.open(runs / "data").data["message"]).reshape(-1, 256)
-    said = {bytes(row).rstrip(b"\0") for row in messages}
-    assert {b"You bump into rock.", b"The gate is shut.", b""} <= said
+    texts = {bytes(row).rstrip(b"\0") for row in messages}
+    assert {b"You bump into rock.", b"The gate is shut.", b""} <= texts
     last = list(read_metrics(runs / "agent"))[-1]
     assert last["episode/captions_cut"] == 0
     assert "episode/intrinsic_return" in last
@@ -120,5 +120,9 @@ def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
 
 def test_the_notebook_is_the_page(repository: Path) -> None:
     page = repository / "docs/tutorials/my_environment.md"
-    made = runpy.run_path(str(page.with_name("notebook.py")))["notebook"](page.read_text(encoding="utf-8"))
-    assert page.with_suffix(".ipynb").read_text(encoding="utf-8") == made, "python docs/tutorials/notebook.py"
+    notebook = runpy.run_path(str(page.with_name("notebook.py")))["notebook"](
+        page.read_text(encoding="utf-8")
+    )
+    assert page.with_suffix(".ipynb").read_text(encoding="utf-8") == notebook, (
+        "python docs/tutorials/notebook.py"
+    )

@@ -148,10 +148,10 @@ def test_its_terms_are_those_of_the_learner() -> None:
     counted = total_reward.discount_by_count(paid, jax.numpy.asarray(count), terms.count_exponent)
     np.testing.assert_allclose(terms.task(task), scaled, rtol=1e-6)
     np.testing.assert_allclose(terms.counted(paid, count), counted, rtol=1e-6)
-    whole = total_reward.total_reward(
+    rewarded = total_reward.total_reward(
         scaled, counted, terms.extrinsic_coefficient, terms.intrinsic_coefficient
     )
-    np.testing.assert_allclose(terms.total(terms.task(task), terms.counted(paid, count)), whole, rtol=1e-5)
+    np.testing.assert_allclose(terms.total(terms.task(task), terms.counted(paid, count)), rewarded, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -176,13 +176,13 @@ def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode)
                 sums[column].append({k: v[column] for k, v in infos["reward_episode"].items()})
         if mode == AutoresetMode.DISABLED and terminated.any():
             env.reset(options={"reset_mask": terminated})
-    for found, episodes, (rewards_, infos_) in zip(paid, sums, expected, strict=True):
-        whole = found[: len(found) // len(rewards_) * len(rewards_)]
-        np.testing.assert_allclose(whole, np.resize(rewards_, len(whole)), rtol=1e-6)
+    for payments, episodes, (rewards_, infos_) in zip(paid, sums, expected, strict=True):
+        complete = payments[: len(payments) // len(rewards_) * len(rewards_)]
+        np.testing.assert_allclose(complete, np.resize(rewards_, len(complete)), rtol=1e-6)
         assert all(one == pytest.approx(infos_[-1]["reward_episode"]) for one in episodes)
 
 
-def test_what_it_cannot_read_is_told() -> None:
+def test_an_observation_that_a_wrapper_cannot_read_is_refused() -> None:
     with pytest.raises(UserError, match="no field 'prompt' but message"):
         wrappers.IntrinsicReward(Talking(), worth, text="prompt")
     cart, vector = gymnasium.make("CartPole-v1"), SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
@@ -268,9 +268,13 @@ def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
     np.testing.assert_allclose(many.probabilities[1], again.probabilities, atol=1e-5)
     assert np.isfinite(after.values)
     shaped = {name: array[..., None] for name, array in observation.items()}
-    for given, said in (((both, state), "begin with state=None"), (({},), "no field"), ((shaped,), "shape")):
-        with pytest.raises(UserError, match=said):
-            player.act(*given)
+    for arguments, line in (
+        ((both, state), "begin with state=None"),
+        (({},), "no field"),
+        ((shaped,), "shape"),
+    ):
+        with pytest.raises(UserError, match=line):
+            player.act(*arguments)
     env.close()
 
 

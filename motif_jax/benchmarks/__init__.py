@@ -1,4 +1,4 @@
-"""Benchmarks, one in each file; each measures one value and its baseline in the same run.
+"""Benchmarks, one a file; each measures one value and its baseline in the same run.
 
 A module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields of its JSON line, see
 `result`). It may have `check(config)` for further checks, and GPU_SIZE, the options of its variant for a GPU.
@@ -26,6 +26,7 @@ _MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")  # all other numeric optio
 
 
 def names() -> list[str]:
+    """Names of all benchmarks: those of this folder's files without an underscore."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
@@ -39,6 +40,7 @@ def module(name: str) -> ModuleType:
 
 
 def check(config: ConfigDict) -> None:
+    """Raises UserError for options that a benchmark cannot measure with."""
     options = config.options
     for key, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -46,61 +48,71 @@ def check(config: ConfigDict) -> None:
     if "dtype" in options:
         checks.choice(config, "options.dtype", ("float32", "bfloat16"))
     if "envs_per_worker" in options:
-        envs, groups = options.envs_per_worker, options.get("groups_per_worker", 2)
+        envs = options.envs_per_worker
+        groups = options.get("groups_per_worker", 2)
         allowed = f"a multiple of {groups}: a worker has so many groups"
         checks.require(envs % groups == 0, "options.envs_per_worker", envs, allowed)
     if {"batch_size", "rollout"} <= set(options):
-        batch, rollout = options.batch_size, options.rollout
+        batch = options.batch_size
+        rollout = options.rollout
         allowed = f"a multiple of config.options.rollout={rollout}"
         checks.require(batch % rollout == 0, "options.batch_size", batch, allowed)
-    if own := getattr(module(config.name), "check", None):
-        own(config)
+    check_of_benchmark = getattr(module(config.name), "check", None)
+    if check_of_benchmark is not None:
+        check_of_benchmark(config)
 
 
 def _machine() -> dict[str, Any]:
+    """The processor of this machine and, where jax is in use, its devices."""
     file = Path("/proc/cpuinfo")
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     models = re.findall(r"(?m)^model name.*?: (.*)$", text)
     processor = models[0] if models else platform.processor() or platform.machine()
-    found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": processor}
-    if (jax := sys.modules.get("jax")) is not None:
-        found["devices"] = [device.device_kind for device in jax.local_devices()]
-        found["jax"] = jax.__version__
-    return found
+    machine: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": processor}
+    # Not imported here: the engine's benchmarks run without jax.
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        machine["devices"] = [device.device_kind for device in jax.local_devices()]
+        machine["jax"] = jax.__version__
+    return machine
 
 
 def result(
     config: ConfigDict,
     unit: str,
     values: Sequence[float],
-    what: str,
-    others: Sequence[float] | None,
+    baseline_name: str,
+    baseline_values: Sequence[float] | None,
     **more: Any,
 ) -> dict[str, Any]:
     """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range.
 
-    `others` are the baseline's; None where it was not measured, and the line has no ratio.
+    Args:
+      values: one of each repeat.
+      baseline_name: words for the user.
+      baseline_values: one of each repeat; None where the baseline was not measured, and the line has no ratio.
+      more: further fields.
     """
-    compared: dict[str, Any] = {}
-    baseline: dict[str, Any] = {"what": what, "value": None}
-    if others is not None:
-        compared = beside(values, others)
-        baseline["value"] = compared.pop("value")
+    comparison: dict[str, Any] = {}
+    baseline: dict[str, Any] = {"what": baseline_name, "value": None}
+    if baseline_values is not None:
+        comparison = compare(values, baseline_values)
+        baseline["value"] = comparison.pop("value")
     return {
         "benchmark": config.name,
         "value": statistics.median(values),
         "unit": unit,
         "baseline": baseline,
-        **compared,
+        **comparison,
         "machine": _machine(),
         "settings": config.options.to_dict(),
         **more,
     }
 
 
-def beside(values: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """A second baseline: its median, and the ratios of `values` to it."""
-    ratios = [value / other for value, other in zip(values, others, strict=True)]
-    median = statistics.median(others)
+def compare(values: Sequence[float], baseline_values: Sequence[float]) -> dict[str, Any]:
+    """The median of a baseline, and the ratio of the medians and the range of the ratios of `values` to it."""
+    ratios = [value / other for value, other in zip(values, baseline_values, strict=True)]
+    median = statistics.median(baseline_values)
     spread = {"min": min(ratios), "max": max(ratios)}
     return {"value": median, "ratio": statistics.median(values) / median, "spread": spread}

@@ -19,17 +19,27 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.rl.system import System
 
-# Keeps a GPU busy; while an update holds it, a core has more groups of games to play on.
+# Large enough to keep a GPU busy; with four groups a core still has games to play while an update holds the GPU.
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "groups_per_worker": 4, "dtype": "bfloat16"}
-_PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
+_PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}  # rows of the matrices of `matrix_product_rate`
 
 
 def training_options(**more: Any) -> ConfigDict:
-    """Options of a training's size, for a machine with few cores, and `more`; `network` names a variant of train_agent."""
-    actors = {"workers": default_workers(), "envs_per_worker": 40, "groups_per_worker": 2}
-    size = {**actors, "batch_size": 1024, "rollout": 32}
-    rest = {"dtype": "float32", "reward_dir": "", "network": "", **more}
-    return ConfigDict({"env": "NetHackScore-v1", **size, **rest})
+    """Options of a training of a size for a machine with few cores, and `more`; `network` names a variant of train_agent."""
+    return ConfigDict(
+        {
+            "env": "NetHackScore-v1",
+            "workers": default_workers(),
+            "envs_per_worker": 40,
+            "groups_per_worker": 2,
+            "batch_size": 1024,
+            "rollout": 32,
+            "dtype": "float32",
+            "reward_dir": "",
+            "network": "",
+            **more,
+        }
+    )
 
 
 def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentConfig:
@@ -39,11 +49,14 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentC
     if options.network:
         config.network = resources.config("train_agent", options.network).network
     config.environment.name = options.env
-    config.batch_size, config.rollout = options.batch_size, options.rollout
-    config.actors.workers, config.actors.envs_per_worker = options.workers, options.envs_per_worker
+    config.batch_size = options.batch_size
+    config.rollout = options.rollout
+    config.actors.workers = options.workers
+    config.actors.envs_per_worker = options.envs_per_worker
     config.actors.groups_per_worker = options.groups_per_worker
     config.network.dtype = options.dtype
-    config.devices.learner = config.devices.actor = "0"
+    config.devices.learner = "0"
+    config.devices.actor = "0"
     if options.reward_dir:
         config.reward.dir = options.reward_dir
     else:
@@ -54,8 +67,8 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentC
     return settings.check(training)
 
 
-def updated(system: System, batch: Batch) -> jax.Array:
-    """Takes a step of the learner; returns an array that is ready when the step is done."""
+def update(system: System, batch: Batch) -> jax.Array:
+    """Runs an update of the learner; returns an array that is ready when the update has ended."""
     system.learner.step(batch)
     system.learner.settle()
     return system.learner.state.step
@@ -79,10 +92,13 @@ def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
 
 
 def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
-    """Calls a second of `call`, each waited for, after one warm-up call; times at least one."""
+    """Calls a second of `call`, each waited for, after one warm-up call; times at least one call."""
     jax.block_until_ready(call())
-    count, elapsed, start = 0, 0.0, time.perf_counter()
-    while not count or elapsed < seconds:
+    count = 0
+    elapsed = 0.0
+    start = time.perf_counter()
+    while count == 0 or elapsed < seconds:
         jax.block_until_ready(call())
-        count, elapsed = count + 1, time.perf_counter() - start
+        count += 1
+        elapsed = time.perf_counter() - start
     return count / elapsed

@@ -14,12 +14,14 @@ Script = list[list[tuple[int, int, bool]]]  # by game and step: the action, its 
 
 
 def write_script(task: str, games: int, length: int, seed: int) -> Script:
+    """Plays `length` random actions in each game by this package's rules, and notes the first key of each action."""
     script: Script = []
     for index in range(games):
         game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
         keys: list[int] = []
-        game.press = _listen(game.press, keys)
-        episode, steps = 0, []
+        game.press = _noting(game.press, keys)
+        episode = 0
+        steps = []
         game.start(derive(seed, index, episode))
         for action in rng(seed, "actions", index).integers(0, 23, length).tolist():
             keys.clear()
@@ -33,25 +35,30 @@ def write_script(task: str, games: int, length: int, seed: int) -> Script:
     return script
 
 
-def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], None]:
-    def pressed(key: int) -> None:
+def _noting(press: Callable[[int], None], keys: list[int]) -> Callable[[int], None]:
+    """`press`, which also appends each key to `keys`."""
+
+    def press_and_note(key: int) -> None:
         keys.append(key)
         press(key)
 
-    return pressed
+    return press_and_note
 
 
 class Bare:
-    """The engine alone; each game has its own copy of the engine's code."""
+    """The engine alone, which plays a script; each game has a copy of the engine's code of its own."""
 
     def __init__(self, script: Script, seed: int) -> None:
-        self._script, self._seed = script, seed
+        self._script = script
+        self._seed = seed
         self._engines = [NetHackEngine(shared_code=False) for _ in script]
         self._episodes = [0] * len(script)
         for index, engine in enumerate(self._engines):
             engine.start(*game_seeds(derive(seed, index, 0)))
 
     def play(self, start: int, stop: int) -> None:
+        """Plays steps `start` to `stop` of the script in all games, and dismisses prompts as the package's rules do."""
+        # Looked up once, not at every step: this loop is the baseline that is to be as fast as can be.
         handles = [
             (e, e.step, e.done, e.buffers.misc, e.buffers.message_memory, steps, index)
             for index, (e, steps) in enumerate(zip(self._engines, self._script, strict=True))
@@ -61,13 +68,14 @@ class Bare:
                 _, key, ended = steps[position]
                 step(key)
                 while not done():
+                    # NLE's `misc`: the game waits for yes or no, for a line of text, or for a space.
                     if misc[2]:
                         step(SPACE)
                     elif misc[1]:
                         step(ESCAPE)
                     elif misc[0]:
-                        shown = message.tobytes()
-                        if not any(word in shown for word in OPEN_QUESTIONS):
+                        question = message.tobytes()
+                        if not any(word in question for word in OPEN_QUESTIONS):
                             step(ESCAPE)
                         break
                     else:

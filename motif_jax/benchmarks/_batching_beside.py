@@ -41,8 +41,10 @@ class BatchingBeside:
         columns = _BATCH_STEPS // config.rollout
         self._batcher = Batcher(spec, [ActorSource(actors, inference)], columns, Meters(), lookup)
         self._rows_of_batch = columns * (config.rollout + 1)
-        self._next_slot = self._unbatched = self._batches = 0
-        self._seconds = 0.0
+        self._next_slot = 0
+        self._rows_unbatched = 0
+        self._batches = 0
+        self._seconds = 0.0  # processor time of all batches
         self._due: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
@@ -63,9 +65,10 @@ class BatchingBeside:
         return 1e6 * self._seconds / max(1, self._batches * self._rows_of_batch)
 
     def served(self, rows: int) -> None:
-        self._unbatched += rows
-        if self._unbatched >= _BATCH_STEPS:
-            self._unbatched -= _BATCH_STEPS
+        """Counts rows that a call of inference has served; orders a batch once they fill one."""
+        self._rows_unbatched += rows
+        if self._rows_unbatched >= _BATCH_STEPS:
+            self._rows_unbatched -= _BATCH_STEPS
             self._due.put(None)
 
     def _work(self) -> None:
@@ -87,7 +90,7 @@ class BatchingBeside:
 
 
 class _Half(RewardKind):
-    """Pays one half for every text, looked up as a trained reward's values are."""
+    """A reward of one half for every text, looked up as a trained reward's values are."""
 
     def __init__(self) -> None:
         self._table = MessageTable(_halves, None)
@@ -101,15 +104,16 @@ def _halves(params: Any, texts: np.ndarray) -> np.ndarray:
 
 
 def _fill(slots: Slots, spec: EnvironmentSpec, rng: np.random.Generator) -> None:
-    """Writes texts as a game shows them, few of them often, and rare ends of episodes."""
+    """Writes texts as frequent as in a game, a few of them most of the time, and rare ends of episodes."""
     assert spec.text_field is not None
-    shown = slots.observation[spec.text_field]
-    texts = np.zeros((_DISTINCT_TEXTS, shown.shape[-1]), np.uint8)
+    text_rows = slots.observation[spec.text_field]
+    rows = text_rows.shape[:-1]
+    texts = np.zeros((_DISTINCT_TEXTS, text_rows.shape[-1]), np.uint8)
     texts[1:, :_TEXT_LENGTH] = rng.integers(32, 127, (_DISTINCT_TEXTS - 1, _TEXT_LENGTH))
-    ranks = rng.zipf(1.3, shown.shape[:-1]) - 1
-    shown[...] = texts[np.minimum(ranks, _DISTINCT_TEXTS - 1)]
+    ranks = rng.zipf(1.3, rows) - 1
+    text_rows[...] = texts[np.minimum(ranks, _DISTINCT_TEXTS - 1)]
     if spec.count_field is not None:
-        slots.observation[spec.count_field][...] = rng.integers(1, 50, shown.shape[:-1])
+        slots.observation[spec.count_field][...] = rng.integers(1, 50, rows)
     for name in ("first", "last", "episode", "truncated"):
         slots.arrays[name][...] = 0
-    slots.terminated[...] = rng.random(shown.shape[:-1]) < 1 / _STEPS_OF_AN_EPISODE
+    slots.terminated[...] = rng.random(rows) < 1 / _STEPS_OF_AN_EPISODE

@@ -1,4 +1,4 @@
-"""Runs one benchmark and prints its JSON line last; null stands for a number without a bound or a measurement."""
+"""Runs one benchmark and prints its JSON line last; null stands for a number that is infinite or was not measured."""
 
 from __future__ import annotations
 

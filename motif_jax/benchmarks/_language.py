@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks of language models: published shapes, prompts, and both sides in turns."""
+"""Shared parts of the benchmarks of language models: published shapes, prompts, and rates of several sides in turns."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def check(config: ConfigDict) -> None:
     """Raises UserError for an unknown shape, or prompts longer than the model's positions."""
     chosen = config.options
     checks.choice(config, "options.model", tuple(SHAPES))
-    room = SHAPES[chosen.model].get("n_positions")
-    if room is not None:
-        most = room - chosen.get("new_tokens", chosen.get("candidate_tokens", 0))
-        allowed = f"at most {most}, which the positions of {chosen.model} leave"
-        checks.require(chosen.prompt_tokens <= most, "options.prompt_tokens", chosen.prompt_tokens, allowed)
+    positions = SHAPES[chosen.model].get("n_positions")
+    if positions is not None:
+        limit = positions - chosen.get("new_tokens", chosen.get("candidate_tokens", 0))
+        allowed = f"at most {limit}, which the positions of {chosen.model} leave"
+        checks.require(chosen.prompt_tokens <= limit, "options.prompt_tokens", chosen.prompt_tokens, allowed)
 
 
 class Subject(NamedTuple):
@@ -72,8 +72,8 @@ class Subject(NamedTuple):
 
     Attributes:
       prompt: int32 [B, T].
-      valid: bool [B, T], all True. An argument of programs, as in use: what follows from a constant mask the compiler computes by itself,
-        which took it 6 s of `generate_gpu`.
+      valid: bool [B, T], all True. Programs take it as an argument, as outside benchmarks: with a constant mask the compiler would
+        compute all that follows from it, which took 6 s in `generate_gpu`.
       candidates: int32 [B, N, S]; N may be 0.
     """
 
@@ -85,12 +85,13 @@ class Subject(NamedTuple):
 
 
 def subject(config: ConfigDict) -> Subject:
+    """The model and the random tokens of a benchmark's options."""
     chosen = config.options
     settings = configs.parse(SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype))
-    phase("devices")
+    print_phase("devices")
     jax.local_devices()
-    phase("parameters")
+    print_phase("parameters")
     fresh = model.init(jax.random.key(config.seed))
     params = jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), fresh)
     rng = np.random.default_rng(config.seed)
@@ -103,34 +104,34 @@ def subject(config: ConfigDict) -> Subject:
     return Subject(model, params, prompt, jnp.ones(prompt.shape, bool), candidates)
 
 
-def age() -> float:
+def process_age() -> float:
     """Seconds since the start of this process."""
     return time.time() - psutil.Process().create_time()
 
 
-def phase(name: str) -> None:
-    """Says on stderr what begins now, and how old the process is: a run that is ended before its first step has told how far it came."""
-    print(f"phase {name} begins after {age():.1f} s", file=sys.stderr, flush=True)
+def print_phase(name: str) -> None:
+    """Prints what begins now and how old the process is, so that a run that is killed before its end shows how far it came."""
+    print(f"phase {name} begins after {process_age():.1f} s", file=sys.stderr, flush=True)
 
 
 def compiled(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """`call` as a compiled program that is called with these arguments; its phases are said."""
-    phase("trace")
+    """`call` as a compiled program with these arguments; prints the phases of compilation."""
+    print_phase("trace")
     traced = jax.jit(call).trace(*arguments)
-    phase("lower")
+    print_phase("lower")
     lowered = traced.lower()
-    phase("compile")
+    print_phase("compile")
     return functools.partial(lowered.compile(), *arguments)
 
 
 def first_step_seconds(step: Callable[[], Any]) -> float:
-    """Runs `step` once; returns the seconds from the start of this process to its end, with imports and compilation.
+    """Runs `step` once; returns the seconds from the start of this process to the step's end, with imports and compilation.
 
-    They are printed, too: a run that ends before its result has told them.
+    They are printed, too, for a run that is killed before its result.
     """
-    phase("step")
+    print_phase("step")
     jax.block_until_ready(step())
-    seconds = age()
+    seconds = process_age()
     print(f"first step after {seconds:.1f} s", file=sys.stderr, flush=True)
     return seconds
 
@@ -138,24 +139,25 @@ def first_step_seconds(step: Callable[[], Any]) -> float:
 def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:
     """Items a second of all `calls`, which make `count` items each; they run in turns, once a repeat."""
     sides = {name: rate(call, count, config.options.seconds) for name, call in calls.items()}
-    return in_turns(sides, config.repeats)
+    return alternate(sides, config.repeats)
 
 
-def in_turns(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """Rates of all sides, which run in turns, once a repeat."""
-    found: dict[str, list[float]] = {name: [] for name in sides}
+def alternate(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
+    """Rates of all sides, which run in turns, once a repeat, so that other load of the machine disturbs them alike."""
+    rates_of: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, measure in sides.items():
-            found[name].append(measure())
-    return found
+            rates_of[name].append(measure())
+    return rates_of
 
 
 def rate(call: Callable[[], Any], count: int, seconds: float) -> Callable[[], float]:
-    """A side for `in_turns`: items a second of `call`, which makes `count` items."""
+    """A side for `alternate`: items a second of `call`, which makes `count` items."""
     return lambda: count * _agents.calls_per_second(call, seconds)
 
 
 def product_flops(call: Callable[..., Any], *arguments: Any) -> float:
+    """Floating-point operations of `call` in matrix products."""
     jaxpr = jax.make_jaxpr(call)(*arguments).jaxpr
     return flops.product_flops(jaxpr, [True] * len(jaxpr.invars))[0]
 
@@ -168,4 +170,5 @@ def peak_share(config: ConfigDict, model_flops: float, seconds: float) -> dict[s
 
 
 def threads() -> int:
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -15,22 +15,25 @@ from motif_jax.lm import config as configs
 from motif_jax.lm.model import LanguageModel
 
 
-class Made(NamedTuple):
-    """An agent and its parameters, whose targets differ from the online ones."""
+class FreshAgent(NamedTuple):
+    """An agent with new parameters; those of the target differ from those of values, as in the middle of a training."""
 
     decoder: AgentDecoder
     params: Any
 
 
-def make(chosen: ConfigDict, vocabulary: int, positions: int, seed: int) -> Made:
-    """An agent with two Qs and a trunk each for policy, values and target; without `heads` these are 64 wide, as in GPT-2."""
+def make(chosen: ConfigDict, vocabulary: int, positions: int, seed: int) -> FreshAgent:
+    """An agent with two Qs, and a trunk each for policy, values and target; without an option `heads` these are 64 wide as in GPT-2."""
     shape = {
         "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": chosen.width,
         "n_layer": chosen.layers, "n_head": chosen.get("heads") or max(1, chosen.width // 64),
         "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
     }  # fmt: skip
-    settings, dtype = dataclasses.replace(configs.parse(shape), initializer=0.1), jnp.dtype(chosen.dtype)
+    settings = dataclasses.replace(configs.parse(shape), initializer=0.1)
+    dtype = jnp.dtype(chosen.dtype)
     network = TextAgentNetwork(LanguageModel(settings, dtype), Design(), dtype)
-    params, other = (network.init(jax.random.key(seed + i)) for i in range(2))
-    params["target_heads"], params["trunks"]["target"] = other["target_heads"], other["trunks"]["target"]
-    return Made(AgentDecoder(network), params)
+    params = network.init(jax.random.key(seed))
+    other = network.init(jax.random.key(seed + 1))
+    params["target_heads"] = other["target_heads"]
+    params["trunks"]["target"] = other["trunks"]["target"]
+    return FreshAgent(AgentDecoder(network), params)

@@ -9,11 +9,11 @@ from typing import NamedTuple, Self
 
 
 class ThreadTimes(NamedTuple):
-    """Seconds of a thread: of the clock, on a core, and ready to run while other threads had the cores (NaN off Linux)."""
+    """Seconds of a thread; NaN where the system does not tell."""
 
-    clock: float
-    processor: float
-    queued: float
+    clock: float  # that have passed
+    processor: float  # on a core
+    queued: float  # ready to run, while other threads had the cores
 
     @classmethod
     def now(cls, thread: int) -> Self:
@@ -27,11 +27,15 @@ class ThreadTimes(NamedTuple):
         return cls(clock, 1e-9 * int(processor), 1e-9 * int(queued))
 
     def since(self, before: ThreadTimes) -> ThreadTimes:
-        pairs = zip(self, before, strict=True)
-        return ThreadTimes(*(now - then for now, then in pairs))
+        return ThreadTimes(
+            clock=self.clock - before.clock,
+            processor=self.processor - before.processor,
+            queued=self.queued - before.queued,
+        )
 
     @property
     def waiting(self) -> float:
+        """Seconds in which the thread waited for a lock, a pipe or the device."""
         return self.clock - self.processor - self.queued
 
 
@@ -44,12 +48,14 @@ def of_named_threads() -> dict[str, ThreadTimes]:
 def shares(before: dict[str, ThreadTimes]) -> dict[str, dict[str, float]]:
     """Shares of the time since `before`, the output of `of_named_threads`, by thread."""
     now = of_named_threads()
-    passed = {name: now[name].since(times) for name, times in before.items() if name in now}
-    return {
-        name: {
+    shares_of = {}
+    for name, times_before in before.items():
+        if name not in now:
+            continue  # the thread has ended
+        times = now[name].since(times_before)
+        shares_of[name] = {
             "processor": times.processor / times.clock,
             "queued": times.queued / times.clock,
             "waiting": times.waiting / times.clock,
         }
-        for name, times in passed.items()
-    }
+    return shares_of

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import beside, result
+from motif_jax.benchmarks import compare, result
 from motif_jax.benchmarks._bare_engine import Bare, write_script
 from motif_jax.core import config as checks
 from motif_jax.core import seeds
@@ -44,48 +44,49 @@ def check(config: ConfigDict) -> None:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     options = config.options
-    found: dict[str, list[float]] = collections.defaultdict(list)
+    values: dict[str, list[float]] = collections.defaultdict(list)
     for repeat in range(config.repeats):
-        _measure(options, seeds.derive(config.seed, "actors", repeat), found)
-    middle = {name: float(np.median(values)) for name, values in found.items()}
+        _measure(options, seeds.derive(config.seed, "actors", repeat), values)
     return result(
         config,
         "steps/s of one core",
-        found["pool"],
+        values["pool"],
         "bare engine, same observations, prompts dismissed, as many games a core",
-        found["bare"],
-        one_game={"what": "the same with one game a core", **beside(found["pool"], found["one"])},
-        steps_per_second_by_the_clock=middle["clock"],
-        megabytes_per_game=middle["memory"] / 1e6,
+        values["bare"],
+        one_game={"what": "the same with one game a core", **compare(values["pool"], values["one"])},
+        steps_per_second_by_the_clock=float(np.median(values["clock"])),
+        megabytes_per_game=float(np.median(values["memory"])) / 1e6,
     )
 
 
-def _measure(options: ConfigDict, seed: int, found: dict[str, list[float]]) -> None:
-    """Appends the numbers of a repeat to `found`.
+def _measure(options: ConfigDict, seed: int, values: dict[str, list[float]]) -> None:
+    """Appends the numbers of a repeat to `values`.
 
-    Of each turn steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the clock, `bare` of the
-    engine with a worker's games, `one` with one game. Of the repeat `memory`, bytes a game.
+    Of each turn it appends steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the clock, `bare`
+    of the engine with a worker's games, `one` with one game. Of the repeat it appends `memory`, bytes a game.
     """
-    envs, steps, workers = options.envs_per_worker, options.steps, options.workers
-    script = write_script(options.env, envs, steps, seed)
+    envs = options.envs_per_worker
+    steps = options.steps
+    workers = options.workers
+    bare = Bare(write_script(options.env, envs, steps, seed), seed)
     # As many steps in one game, which has the core's caches to itself.
-    alone = write_script(options.env, 1, envs * steps, seed)
-    bare, one = Bare(script, seed), Bare(alone, seed)
+    one = Bare(write_script(options.env, 1, envs * steps, seed), seed)
     with _Pool(options, seed) as pool:
         for start in range(0, steps, options.turn):
             stop = min(start + options.turn, steps)
             count = envs * (stop - start)
-            spent, clock = pool.play(stop - start)
-            found["pool"].append(workers * count / spent)
-            found["clock"].append(workers * count / clock)
-            found["bare"].append(count / _spent(bare, start, stop))
-            found["one"].append(count / _spent(one, envs * start, envs * stop))
-        found["memory"].append(pool.memory())
+            processor_seconds, clock_seconds = pool.play(stop - start)
+            values["pool"].append(workers * count / processor_seconds)
+            values["clock"].append(workers * count / clock_seconds)
+            values["bare"].append(count / _play_seconds(bare, start, stop))
+            values["one"].append(count / _play_seconds(one, envs * start, envs * stop))
+        values["memory"].append(pool.memory())
     bare.close()
     one.close()
 
 
-def _spent(side: Bare, start: int, stop: int) -> float:
+def _play_seconds(side: Bare, start: int, stop: int) -> float:
+    """The processor time in which the bare engine plays steps `start` to `stop`."""
     before = time.process_time()
     side.play(start, stop)
     return time.process_time() - before
@@ -104,9 +105,9 @@ class _Pool:
             rollout=options.rollout,
             start_method=options.start_method,
         )
-        self._drawn = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
-        self._rounds = 0
-        self._held: list[Ready] = []
+        self._random_actions = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
+        self._steps = 0  # of groups so far
+        self._held: list[Ready] = []  # groups that wait for the next turn
         self.pool = ActorPool(config, on_finished=lambda slot: self.pool.release(slot))
 
     def __enter__(self) -> _Pool:
@@ -120,30 +121,36 @@ class _Pool:
 
     def play(self, steps: int) -> tuple[float, float]:
         """Plays `steps` of every environment on average, more in faster groups; returns seconds of processors and clock."""
-        pool, left, ready = self.pool, steps * self._config.groups, self._held
+        pool = self.pool
         actions = pool.slots.action
-        workers, clock = _processor_seconds(pool.pids()), time.perf_counter()
+        remaining = steps * self._config.groups
+        ready = self._held
         self._held = []
+        processor_before = _processor_seconds(pool.pids())
+        start = time.perf_counter()
         while True:
-            self._held += ready[left:]
-            for entry in (going := ready[:left]):
-                actions[entry.slot, entry.row] = self._drawn[(self._rounds + entry.group) % len(self._drawn)]
-                self._rounds += 1
-            pool.act(going)
-            left -= len(going)
+            acting = ready[:remaining]
+            self._held += ready[remaining:]
+            for entry in acting:
+                number = (self._steps + entry.group) % len(self._random_actions)
+                actions[entry.slot, entry.row] = self._random_actions[number]
+                self._steps += 1
+            pool.act(acting)
+            remaining -= len(acting)
             if len(self._held) == self._config.groups:
                 break
             ready = pool.ready(1.0)
-        clock = time.perf_counter() - clock
-        return _processor_seconds(pool.pids()) - workers, clock
+        clock_seconds = time.perf_counter() - start
+        return _processor_seconds(pool.pids()) - processor_before, clock_seconds
 
     def memory(self) -> float:
-        """Proportional set size of all other processes, bytes a game."""
+        """Memory of all other processes (proportional set size), bytes a game."""
         processes = psutil.Process().children(recursive=True)
         return sum(process.memory_full_info().pss for process in processes) / self._config.num_envs
 
 
 def _processor_seconds(pids: Sequence[int]) -> float:
+    """Processor time of processes so far."""
     try:
         texts = [Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii") for pid in pids]
         return sum(int(text.split()[0]) for text in texts) / 1e9

@@ -45,69 +45,80 @@ def run(config: ConfigDict) -> dict[str, Any]:
     checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
     dataset = PairsDataset.open(chosen.dataset_dir)
     captions = list(pair_captions(dataset.data["message"], None))
-    asking = AnnotatorConfig(
+    annotator_config = AnnotatorConfig(
         annotator="vllm",
         sampling=AnswerSampling(temperature=0.0),
         vllm=VllmEngine(engine=chosen.engine, model=chosen.model),
     )
-    annotator = make_annotator(asking, dataset=dataset)
+    annotator = make_annotator(annotator_config, dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
-    listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}
-    questions = listed["once"].questions
-    asked = questions[:: max(1, len(questions) // chosen.questions)][: chosen.questions]
+    questions_by_orders = {
+        orders: caption_questions(captions, len(captions), hasher, orders).questions for orders in ORDERS
+    }
+    all_questions = questions_by_orders["once"]
+    # Spread over the dataset.
+    questions = all_questions[:: max(1, len(all_questions) // chosen.questions)][: chosen.questions]
     with (
         tempfile.TemporaryDirectory() as folder,
         AnnotationSession(annotator, Path(folder) / "store") as session,
     ):
         session.start()
-        stage, bare, labels, said = _alternate(session, asked, config.repeats)
-    known = said != UNKNOWN
+        stage_rates, bare_rates, labels, bare_labels = _alternate(session, questions, config.repeats)
+    is_known = bare_labels != UNKNOWN
     return benchmarks.result(
         config,
         "questions/s",
-        stage,
+        stage_rates,
         "LLM.chat with the same conversations and sampling on the same engine",
-        bare,
-        settings={**chosen.to_dict(), "repeats": config.repeats, "asked": len(asked)},
+        bare_rates,
+        settings={**chosen.to_dict(), "repeats": config.repeats, "asked": len(questions)},
         pairs=dataset.num_pairs,
-        questions_per_pair={orders: len(one.questions) / len(captions) for orders, one in listed.items()},
-        labels_equal_to_bare=float((labels == said)[known].mean()),
+        questions_per_pair={
+            orders: len(listed) / len(captions) for orders, listed in questions_by_orders.items()
+        },
+        labels_equal_to_bare=float((labels == bare_labels)[is_known].mean()),
     )
 
 
 def _alternate(
-    session: AnnotationSession, asked: list[Question], repeats: int
+    session: AnnotationSession, questions: list[Question], repeats: int
 ) -> tuple[list[float], list[float], np.ndarray, np.ndarray]:
     """Questions a second of the stage and of the bare engine, and the labels of both (the bare one's first answers)."""
-    stage, bare = [], []
-    labels = said = np.empty(0)
+    stage_rates = []
+    bare_rates = []
+    labels = np.empty(0)
+    bare_labels = np.empty(0)
     annotator: Any = session.annotator
-    _stage_seconds(session, asked[:64])  # warm-up of both sides
+    _stage_seconds(session, questions[:64])  # warm-up of both sides
     for _ in range(repeats):
         annotator.engine.reset_prefix_cache()
-        seconds, labels = _stage_seconds(session, asked)
-        stage.append(len(asked) / seconds)
+        seconds, labels = _stage_seconds(session, questions)
+        stage_rates.append(len(questions) / seconds)
         annotator.engine.reset_prefix_cache()
-        seconds, said = _bare_seconds(annotator, asked)
-        bare.append(len(asked) / seconds)
-    return stage, bare, labels, said
+        seconds, bare_labels = _bare_seconds(annotator, questions)
+        bare_rates.append(len(questions) / seconds)
+    return stage_rates, bare_rates, labels, bare_labels
 
 
-def _stage_seconds(session: AnnotationSession, asked: list[Question]) -> tuple[float, np.ndarray]:
+def _stage_seconds(session: AnnotationSession, questions: list[Question]) -> tuple[float, np.ndarray]:
+    """Seconds in which the stage answers and stores, and its labels [questions]."""
     with tempfile.TemporaryDirectory() as folder:
         shard = shards.Annotation(Path(folder), "measured").open_shard(0, 1, {"versions": {}})
         start = time.perf_counter()
-        answers = session.ask(asked, {}, keep=shard.add)  # {}: ask all again, although the store has answers
+        answers = session.ask(
+            questions, {}, keep=shard.add
+        )  # {}: ask all again, although the store has answers
         seconds = time.perf_counter() - start
         shard.close()
-    return seconds, np.array([answers[question.id].label for question in asked])
+    return seconds, np.array([answers[question.id].label for question in questions])
 
 
-def _bare_seconds(annotator: Any, asked: list[Question]) -> tuple[float, np.ndarray]:
+def _bare_seconds(annotator: Any, questions: list[Question]) -> tuple[float, np.ndarray]:
+    """Seconds in which the bare engine answers, and its labels [questions]."""
     from vllm import SamplingParams
 
     sampling = SamplingParams(temperature=0, max_tokens=annotator.max_tokens)
-    conversations = [annotator.prompt.conversation(*question.items) for question in asked]
+    conversations = [annotator.prompt.conversation(*question.items) for question in questions]
     start = time.perf_counter()
     outputs = annotator.engine.chat(conversations, sampling, use_tqdm=False)
     seconds = time.perf_counter() - start

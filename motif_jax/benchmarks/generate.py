@@ -29,17 +29,19 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    subject, chosen = _language.subject(config), config.options
+    chosen = config.options
+    subject = _language.subject(config)
     arguments = (subject.params, subject.prompt, subject.valid)
-    write = _language.compiled(_written(subject, chosen.new_tokens), *arguments)
+    write = _language.compiled(_generation(subject, chosen.new_tokens), *arguments)
     first = _language.first_step_seconds(write)
-    middle = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))
-    again = functools.partial(jax.jit(_next(subject)), subject.params, middle)
+
+    middle_length = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))
+    write_one = functools.partial(jax.jit(_next_token(subject)), subject.params, middle_length)
     count = chosen.batch_size * chosen.new_tokens
     sides = {"ours": _language.rate(write, count, chosen.seconds)}
     if chosen.baseline:
-        sides["no cache"] = _language.rate(again, chosen.batch_size, chosen.seconds)
-    rates = _language.in_turns(sides, config.repeats)
+        sides["no cache"] = _language.rate(write_one, chosen.batch_size, chosen.seconds)
+    rates = _language.alternate(sides, config.repeats)
     seconds = count / float(np.median(rates["ours"]))
     return result(
         config,
@@ -53,9 +55,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _written(subject: Subject, new_tokens: int) -> Any:
-    """(params, prompt, valid) -> tokens int32 [B, M]; there is no stop token."""
-    model, limits, sampling = subject.model, Limits(new_tokens, (-1,)), Sampling(greedy=True)
+def _generation(subject: Subject, new_tokens: int) -> Any:
+    """A function (params, prompt, valid) -> tokens int32 [B, M]; there is no stop token."""
+    model = subject.model
+    limits = Limits(new_tokens, (-1,))
+    sampling = Sampling(greedy=True)
 
     def call(params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
         key = jax.random.key(0)
@@ -64,7 +68,8 @@ def _written(subject: Subject, new_tokens: int) -> Any:
     return call
 
 
-def _next(subject: Subject) -> Any:
+def _next_token(subject: Subject) -> Any:
+    """A function (params, text int32 [B, T]) -> the next token int32 [B], without a cache."""
     model = subject.model
 
     def decoder(params: Any, text: jax.Array) -> jax.Array:
@@ -75,16 +80,17 @@ def _next(subject: Subject) -> Any:
     def encoder_decoder(params: Any, text: jax.Array) -> jax.Array:
         prompt = text[:, : subject.prompt.shape[1]]
         _, context = model.prefill(params, prompt, jnp.ones(prompt.shape, bool))
-        written = text[:, None, prompt.shape[1] :]
-        states, _ = model.extend(params, context, written, jnp.ones(written.shape, bool))
+        answer = text[:, None, prompt.shape[1] :]
+        states, _ = model.extend(params, context, answer, jnp.ones(answer.shape, bool))
         return jnp.argmax(model.logits(params, states.after[:, 0, -1]), axis=-1)
 
     return encoder_decoder if model.config.encoder_layers else decoder
 
 
 def _flops(subject: Subject, new_tokens: int) -> float:
+    """Floating-point operations of the generation in matrix products."""
     arguments = (subject.params, subject.prompt, subject.valid)
     prompts = _language.product_flops(subject.model.prefill, *arguments)
-    # The count has one step of the loop.
-    once = _language.product_flops(_written(subject, new_tokens), *arguments)
-    return prompts + new_tokens * (once - prompts)
+    # A loop is counted as one step of it.
+    with_one_token = _language.product_flops(_generation(subject, new_tokens), *arguments)
+    return prompts + new_tokens * (with_one_token - prompts)

@@ -55,18 +55,22 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def call_of(system: System, rows: int) -> Any:
-    network, params = system.network, system.sources[0].inference.params()
-    chooser = jax.jit(lambda *args: choose(network, *args))
-    rng, fields = np.random.default_rng(0), network.spec.observation
-    observation = {
-        name: rng.integers(0, 16, (rows, *fields[name].shape)).astype(fields[name].dtype)
-        for name in network.fields
-    }
-    table, envs = network.initial_state(rows + 1), np.arange(rows, dtype=np.int32)
-    first, key = np.zeros(rows, np.uint8), jax.random.PRNGKey(0)
+    """A call that chooses actions for `rows` random observations."""
+    network = system.network
+    params = system.sources[0].inference.params()
+    program = jax.jit(lambda *args: choose(network, *args))
+    rng = np.random.default_rng(0)
+    observation = {}
+    for name in network.fields:
+        field = network.spec.observation[name]
+        observation[name] = rng.integers(0, 16, (rows, *field.shape)).astype(field.dtype)
+    table = network.initial_state(rows + 1)
+    envs = np.arange(rows, dtype=np.int32)
+    first = np.zeros(rows, np.uint8)
+    key = jax.random.PRNGKey(0)
 
     def call() -> Any:
-        choice, _ = chooser(params, table, envs, observation, first, key, np.int32(1))
+        choice, _ = program(params, table, envs, observation, first, key, np.int32(1))
         return jax.device_get(tuple(choice))
 
     return call

@@ -1,14 +1,14 @@
 """Measures what a call of inference costs the host: everything but the wait for the device.
 
 Value: microseconds of the calling thread's processor time of a call that serves 560 rows, the median of the repeats' medians. Such a
-call gathers rows from the slots, launches the program, and writes actions back; the policy is one product, so that the device's
-work is next to none and a machine without a GPU tells as much. Groups reach row 0 of their slots in turns, as in a training.
+call gathers rows from the slots, launches the program, and writes actions back. The policy is one product: the device has next to
+nothing to do, so a machine without a GPU gives the same answer. Groups reach row 0 of their slots in turns, as in a training.
 Baseline, in turns: copying the same observations out of the slots into one array, which is the least that a call can do.
-`host_microseconds` has 330 rows, too. Processor time: a wait for the device costs none, nor do other programs. It takes a few
+`host_microseconds` has calls of 330 rows, too. Processor time leaves out waits for the device and other programs. It takes a few
 seconds.
 
-With `beside=batcher`, calls of 560 rows run alone and beside a batcher in turns, which makes a batch of 4,096 steps with an
-intrinsic reward for every 4,096 rows served. `alone` and `beside` divide a call's microseconds, in the mean: on a core, queued for
+With `beside=batcher`, calls of 560 rows run in turns alone and beside a batcher, which makes a batch of 4,096 steps with an
+intrinsic reward for every 4,096 rows served. `alone` and `beside` divide a call's mean microseconds: on a core, queued for
 one, waiting (for the device, or the interpreter's lock). `batcher_microseconds_per_row` is the batcher's processor time.
 """
 
@@ -39,10 +39,12 @@ from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.publishing import Publisher
 
-# Rows of a call -> (groups that wait, environments of a group), out of `_GROUPS` groups of 15 workers.
+# Rows of a call -> (groups that wait, environments of a group); there are 30 groups in all.
 _CALLS = {330: (11, 30), 560: (14, 40)}
-_WORKERS, _GROUPS_PER_WORKER, _SLOTS_PER_GROUP, _ROLLOUT = 15, 2, 3, 32
-_GROUPS = _WORKERS * _GROUPS_PER_WORKER
+_WORKERS = 15
+_GROUPS_PER_WORKER = 2
+_SLOTS_PER_GROUP = 3
+_ROLLOUT = 32
 _BATCHER = "batcher"
 _WARM_UP = 40  # calls, in which every group passes a row 0
 
@@ -68,7 +70,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         for rows, call in calls.items():
             values[rows].append(_median_microseconds(call.host_seconds, config.options.calls))
         copies.append(_median_microseconds(calls[largest].copy_seconds, config.options.calls))
-    more = _in_turns(calls[largest], config) if config.options.beside else {}
+    more = _measure_beside(calls[largest], config) if config.options.beside else {}
     return result(
         config,
         "microseconds of host work a call",
@@ -81,9 +83,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _in_turns(call: _Call, config: ConfigDict) -> dict[str, Any]:
-    """Calls alone and beside a batcher: the medians of the repeats' means."""
-    alone, beside, batching = [], [], []
+def _measure_beside(call: _Call, config: ConfigDict) -> dict[str, Any]:
+    """Calls alone and beside a batcher in turns: the medians of the repeats' means."""
+    alone = []
+    beside = []
+    batching = []
     for _ in range(config.repeats):
         alone.append(call.mean_microseconds(config.options.calls))
         with call.batching_beside(config.seed) as batcher:
@@ -97,7 +101,7 @@ def _in_turns(call: _Call, config: ConfigDict) -> dict[str, Any]:
 
 
 def _medians(repeats: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: statistics.median(each[name] for each in repeats) for name in repeats[0]}
+    return {name: statistics.median(values[name] for values in repeats) for name in repeats[0]}
 
 
 def _median_microseconds(call: Callable[[], float], count: int) -> float:
@@ -140,7 +144,8 @@ class _WaitingGroups(Rollouts):
 
     def __init__(self, config: ActorsConfig, count: int) -> None:
         super().__init__(config)
-        self._count, self._next_group = count, 0
+        self._count = count
+        self._next_group = 0
         # Staggered, so that some group begins a slot in every other call.
         self._row = [group % config.rollout for group in range(config.groups)]
 
@@ -187,10 +192,12 @@ class _Call:
             slots_per_group=_SLOTS_PER_GROUP,
         )
         network = _OneProduct(registry.spec(name), NETHACK_FIELDS)
-        device, key = jax.local_devices()[0], jax.random.PRNGKey(config.seed)
+        device = jax.local_devices()[0]
+        key = jax.random.PRNGKey(config.seed)
         publisher = Publisher([device], network.prepare)
         publisher.publish(0, network.init(key))
-        self._groups, self._fields = _WaitingGroups(actors, groups), network.fields
+        self._groups = _WaitingGroups(actors, groups)
+        self._fields = network.fields
         self._inference = Inference(network, self._groups, publisher, device, key, Meters())
         self._spec = network.spec
 
@@ -204,7 +211,7 @@ class _Call:
         return BatchingBeside(self._spec, self._groups, self._inference, seed)
 
     def mean_microseconds(self, count: int, batcher: BatchingBeside | None = None) -> dict[str, float]:
-        """A call's time on a core, queued for one and waiting, the mean of `count` calls, of which `batcher` hears."""
+        """A call's time on a core, queued for one and waiting, means of `count` calls; `batcher` counts their rows."""
         thread = threading.get_native_id()
         before = ThreadTimes.now(thread)
         for _ in range(count):
@@ -216,9 +223,11 @@ class _Call:
         return {name: 1e6 * seconds / count for name, seconds in parts.items()}
 
     def copy_seconds(self) -> float:
+        """The processor time of copying the observations of a call."""
         ready = self._groups.ready(0.0)
-        slots, rows = [each.slot for each in ready], [each.row for each in ready]
-        shown = self._groups.slots.observation
+        slots = [group.slot for group in ready]
+        rows = [group.row for group in ready]
+        observation = self._groups.slots.observation
         start = time.thread_time()
-        np.concatenate([shown[name][slots, rows].reshape(-1).view(np.uint8) for name in self._fields])
+        np.concatenate([observation[name][slots, rows].reshape(-1).view(np.uint8) for name in self._fields])
         return time.thread_time() - start

@@ -1,7 +1,9 @@
-"""Measures a language model in this process as the judge: questions a second with what prompts share run once, against each prompt whole.
+"""Measures a language model in this process as the judge: questions a second with the prompts' shared start run once.
+
+Baseline: each prompt runs from its first token.
 
 Both sides run in turns with the same weights and give the same answers. With `options.model`, a folder or a hub name, it is a
-published model; else one of a made-up shape.
+published model; else one of a made-up shape. With `options.torch` the other side is plain torch, where it is installed.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax import lm
-from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks import _language, _torch_judge, result
 from motif_jax.core import config as checks
 from motif_jax.lm import config as configs
+from motif_jax.lm import wide_products
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.next_token import NextToken
 
@@ -40,12 +43,15 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 GPU_SIZE = {"shape": "qwen2_0.5b", "dtype": "bfloat16", "questions": 512, "batch": 128}
-# Tokens of the verdicts; which they are does not matter to the rate.
+# Tokens of the verdicts; any would give the same rate.
 _VERDICTS = ([3], [4], [5])
 
 
 def options() -> ConfigDict:
-    """A model or a shape, tokens that all prompts share and of their own, questions of a repeat, questions at a time."""
+    """A model or a shape, numbers of tokens that all prompts share and that differ, questions of a repeat, questions at a time.
+
+    `dtype` is that of the weights, as `config.model.dtype` of the annotator.
+    """
     return ConfigDict(
         {
             "model": "",
@@ -56,15 +62,18 @@ def options() -> ConfigDict:
             "questions": 32,
             "batch": 32,
             "baseline": True,
+            "torch": False,
             "seconds": 3.0,
         }
     )
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape."""
+    """Raises UserError for an unknown shape, or for torch where it is not installed."""
     if not config.options.model:
         checks.choice(config, "options.shape", tuple(SHAPES))
+    if config.options.torch:
+        _torch_judge.torch()
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -73,20 +82,30 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rng = np.random.default_rng(config.seed)
     shared = rng.integers(6, 64, chosen.shared_tokens).tolist()
     rows = [shared + rng.integers(6, 64, chosen.own_tokens).tolist() for _ in range(chosen.questions)]
+    other = None
+    if chosen.torch:
+        # Before our side uses the parameters up.
+        other = _torch_judge.TorchJudge(model.config, params, _VERDICTS, shared, chosen.batch).answering(rows)
+    if jax.default_backend() == "cpu":  # as the annotator does
+        model, params = wide_products.multiplied_in_float32(model, params)
     calls = {"shared": answering(NextToken(model, params, _VERDICTS, shared, chosen.batch), rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if chosen.baseline:
-        calls["whole"] = answering(NextToken(model, params, _VERDICTS, (), chosen.batch), rows)
+    what = "the same model with each prompt run from its first token"
+    if other is not None:
+        what = "the same weights in plain torch, with what prompts share run once"
+        calls["other"] = other
+    elif chosen.baseline:
+        calls["other"] = answering(NextToken(model, params, _VERDICTS, (), chosen.batch), rows)
     answers = {name: call() for name, call in calls.items()}
-    apart = float(np.abs(answers["shared"] - answers["whole"]).max()) if chosen.baseline else None
+    apart = float(np.abs(answers["shared"] - answers["other"]).max()) if "other" in calls else None
     rates = _language.rates(config, calls, chosen.questions)
     return result(
         config,
         "questions/s",
         rates["shared"],
-        "the same model with each prompt run from its first token",
-        rates.get("whole"),
+        what,
+        rates.get("other"),
         first_step_seconds=first,
         log_probabilities_apart=apart,
         weight_bytes=sum(leaf.nbytes for leaf in jax.tree.leaves(params)),
@@ -96,6 +115,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
+    """The model of the options, and its weights: published or fresh ones."""
     chosen = config.options
     dtype = jnp.dtype(chosen.dtype)
     if chosen.model:

@@ -42,11 +42,18 @@ GPU_SIZE = {
 
 def options() -> ConfigDict:
     """The model's shape; steps of a batch, its rollouts, a minibatch and a micro-batch; actions and their tokens."""
-    made = _language.options(
-        model="flan_t5_small", candidates=6, candidate_tokens=2, rollout=2, batch_size=4, minibatch=4, microbatch=2, remat=False
-    )  # fmt: skip
-    made.prompt_tokens = 200  # about the length of prompts
-    return made
+    options = _language.options(
+        model="flan_t5_small",
+        candidates=6,
+        candidate_tokens=2,
+        rollout=2,
+        batch_size=4,
+        minibatch=4,
+        microbatch=2,
+        remat=False,
+    )
+    options.prompt_tokens = 200  # about the length of prompts in a training
+    return options
 
 
 def check(config: ConfigDict) -> None:
@@ -56,23 +63,30 @@ def check(config: ConfigDict) -> None:
 
 def training_config(chosen: ConfigDict) -> AgentConfig:
     """The stage's config with these options; one epoch, since all epochs take the same time."""
-    made = resources.config("train_language_agent", "")
-    made.batch_size, made.rollout = chosen.batch_size, chosen.rollout
-    sizes = {"minibatch_size": chosen.minibatch, "microbatch_size": chosen.microbatch}
-    made.algorithm.update({"epochs": 1, **sizes})
-    return agent_config(made)
+    config = resources.config("train_language_agent", "")
+    config.batch_size = chosen.batch_size
+    config.rollout = chosen.rollout
+    config.algorithm.epochs = 1
+    config.algorithm.minibatch_size = chosen.minibatch
+    config.algorithm.microbatch_size = chosen.microbatch
+    return agent_config(config)
 
 
-class Apart(LanguageAgent):
-    """The same agent with a row for every action with its prompt."""
+class RowForEachAction(LanguageAgent):
+    """The same agent, which runs the prompt again with every action."""
 
     def rows(
         self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        words, there = self._candidates(None)
-        count, each = len(words), jnp.repeat(tokens, len(words), axis=0)
-        own, good = (jnp.tile(part, (len(tokens), 1))[:, None] for part in (words, there))
-        scores = scoring.score(self.model, params["model"], jnp.maximum(each, 0), each >= 0, own, good)
+        words, is_word = self._candidates(None)
+        count = len(words)
+        # One row for each prompt and action, with one candidate.
+        prompts = jnp.repeat(tokens, count, axis=0)
+        candidate = jnp.tile(words, (len(tokens), 1))[:, None]
+        is_token = jnp.tile(is_word, (len(tokens), 1))[:, None]
+        scores = scoring.score(
+            self.model, params["model"], jnp.maximum(prompts, 0), prompts >= 0, candidate, is_token
+        )
         value = self.heads.apply(params["heads"], "value", scores.states)
         return scores.total.reshape(-1, count), value.reshape(-1, count)[:, 0]
 
@@ -100,45 +114,48 @@ def agent(chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAge
 
 def batch(chosen: ConfigDict, vocab_size: int, seed: int) -> TrajectoryBatch:
     """Random rollouts with full prompts and without episode ends."""
-    rng, shape = np.random.default_rng(seed), (chosen.rollout, chosen.batch_size // chosen.rollout)
-    rows = (shape[0] + 1, shape[1])
-    nothing, no_ends = np.zeros(shape, np.float32), np.zeros(shape, bool)
+    rng = np.random.default_rng(seed)
+    rollouts = chosen.batch_size // chosen.rollout
+    shape = (chosen.rollout, rollouts)
+    rows = (chosen.rollout + 1, rollouts)
+    zeros = np.zeros(shape, np.float32)
+    no_ends = np.zeros(shape, bool)
     return TrajectoryBatch(
         observation={TOKENS: rng.integers(2, vocab_size - 1, (*rows, chosen.prompt_tokens)).astype(np.int32)},
         first=np.zeros(rows, bool),
         last=np.zeros(rows, bool),
         action=rng.integers(0, chosen.candidates, shape).astype(np.int32),
         behaviour_log_prob=np.full(shape, -np.log(chosen.candidates), np.float32),
-        behaviour_value=nothing,
+        behaviour_value=zeros,
         parameter_version=np.zeros(shape, np.int32),
         reward=rng.random(shape).astype(np.float32),
-        intrinsic_reward=nothing,
+        intrinsic_reward=zeros,
         terminated=no_ends,
         truncated=no_ends,
-        initial_state=np.zeros((shape[1], 0), np.int32),
+        initial_state=np.zeros((rollouts, 0), np.int32),
     )
 
 
 def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
     """The update of an agent, and the function (key) -> its initial state."""
-    made = training_config(config.options)
-    optimizer = schedules.make_optimizer(made.optimizer)
-    update = ppo_update.make_update(network, optimizer, plan_of(made))
+    training = training_config(config.options)
+    optimizer = schedules.make_optimizer(training.optimizer)
+    update = ppo_update.make_update(network, optimizer, plan_of(training))
     return update, functools.partial(ppo_update.make_state, network, optimizer)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
-    ours, theirs = (agent(chosen, config.seed, kind) for kind in (LanguageAgent, Apart))
-    (update, make_state), (other, _) = (update_of(config, network) for network in (ours, theirs))
-    _language.phase("devices")
-    jax.local_devices()
-    _language.phase("parameters")
-    state = make_state(jax.random.key(config.seed))
-    data = jax.device_put(batch(chosen, ours.model.config.vocab_size, config.seed))
+    network = agent(chosen, config.seed)
+    update, make_state = update_of(config, network)
     updates = {"shared": update}
     if chosen.baseline:
-        updates["rows"] = other
+        updates["rows"], _ = update_of(config, agent(chosen, config.seed, RowForEachAction))
+    _language.print_phase("devices")
+    jax.local_devices()
+    _language.print_phase("parameters")
+    state = make_state(jax.random.key(config.seed))
+    data = jax.device_put(batch(chosen, network.model.config.vocab_size, config.seed))
     programs = {name: _language.compiled(function, state, data) for name, function in updates.items()}
     # The metrics alone: new parameters and moments are released.
     calls = {name: functools.partial(_metrics, program) for name, program in programs.items()}

@@ -32,9 +32,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
             pass
     rows = (options.rollout + 1) * options.batch_size // options.rollout
     flops = rows * _agents.network_flops(training)[1]
-    rates, peaks = [], []
+    rates = []
+    peaks = []
     for _ in range(config.repeats):
-        rates.append(_agents.calls_per_second(lambda: _agents.updated(system, batch), options.seconds))
+        rates.append(_agents.calls_per_second(lambda: _agents.update(system, batch), options.seconds))
         peaks.append(_agents.matrix_product_rate(options.dtype))
     return result(
         config,

@@ -58,27 +58,32 @@ def check(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    found: dict[bool, list[tuple[float, int]]] = {False: [], True: []}
+    # (seconds, steps) of each training, in the usual and in serial mode.
+    usual: list[tuple[float, int]] = []
+    serial: list[tuple[float, int]] = []
     for repeat in range(config.repeats):
-        for serial, values in found.items():
-            values.append(learn(config.options, config.seed + repeat, serial))
+        usual.append(learn(config.options, config.seed + repeat, serial=False))
+        serial.append(learn(config.options, config.seed + repeat, serial=True))
     return result(
         config,
         "s",
-        [seconds for seconds, _ in found[False]],
+        [seconds for seconds, _ in usual],
         "serial mode",
-        [seconds for seconds, _ in found[True]],
-        steps=float(np.median([steps for _, steps in found[False]])),
-        serial_steps=float(np.median([steps for _, steps in found[True]])),
+        [seconds for seconds, _ in serial],
+        steps=float(np.median([steps for _, steps in usual])),
+        serial_steps=float(np.median([steps for _, steps in serial])),
     )
 
 
 def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
     """Trains until the goal is reached; returns seconds and steps. Raises RuntimeError after the goal's steps."""
-    start, goal = time.perf_counter(), GOALS[options.env]
-    of_goal = str(resources.path(goal.reward)) if goal.reward else ""
-    sized = ConfigDict({**options, "reward_dir": options.reward_dir or of_goal})
-    training = _agents.training_config(sized, seed, variant=goal.variant)
+    start = time.perf_counter()
+    goal = GOALS[options.env]
+    reward_dir = options.reward_dir
+    if not reward_dir and goal.reward:
+        reward_dir = str(resources.path(goal.reward))
+    with_reward = ConfigDict({**options, "reward_dir": reward_dir})
+    training = _agents.training_config(with_reward, seed, variant=goal.variant)
     system = System(dataclasses.replace(training, serial=serial))
     steps = 0
     with (

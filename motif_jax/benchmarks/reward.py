@@ -1,8 +1,8 @@
 """Measures reward training: pairs a second against a simple loop.
 
 The baseline is a jitted training step of the same network and optimiser that encodes every message of every
-pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
-games that are played first.
+pair, one step a call. Both sides learn from the same batches. Without `options.dataset_dir` the pairs come from
+random games that are played first.
 """
 
 from __future__ import annotations
@@ -38,10 +38,20 @@ from motif_jax.motif.reward.reward_task import RewardTask
 
 
 def options() -> ConfigDict:
-    """Dataset and annotator (default: `num_pairs` of random games with random labels), steps of ours and theirs a repeat."""
-    data = {"dataset_dir": placeholder(str), "annotator": placeholder(str), "num_pairs": 20_000}
-    steps = {"batch_size": 1024, "learning_rate": 1e-5, "steps": 32, "baseline_steps": 4}
-    return ConfigDict({**data, **steps, "message": "lt_cnn", "dtype": "float32"})
+    """Dataset and annotator (default: `num_pairs` of random games with random labels), steps of both sides in a repeat."""
+    return ConfigDict(
+        {
+            "dataset_dir": placeholder(str),
+            "annotator": placeholder(str),
+            "num_pairs": 20_000,
+            "batch_size": 1024,
+            "learning_rate": 1e-5,
+            "steps": 32,
+            "baseline_steps": 4,
+            "message": "lt_cnn",
+            "dtype": "float32",
+        }
+    )
 
 
 def random_games(folder: Path, num_pairs: int, seed: int) -> None:
@@ -50,11 +60,12 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
     row = empty_observation(environment.spec)
     rng = seeds.rng(seed, "benchmark")
     messages = np.zeros((2 * num_pairs, 256), np.uint8)
-    end, episode = None, 0
+    end = None
+    episode = 0
     for step in range(len(messages)):
         if end != RUNNING:
             environment.reset(seeds.derive(seed, "episode", episode), row)
-            end, episode = RUNNING, episode + 1
+            episode += 1
         messages[step] = row["message"]
         _, end = environment.step(int(rng.integers(environment.spec.num_actions)), row)
     environment.close()
@@ -79,8 +90,9 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfi
 
 
 def straightforward(task: RewardTask) -> Callable[..., Any]:
-    """A jitted step (params, opt_state, messages, targets, weights) that encodes all messages."""
-    network, optimizer = task.network, task.optimizer
+    """A jitted step (params, opt_state, messages, targets, weights) -> (params, opt_state, loss) that encodes all messages."""
+    network = task.network
+    optimizer = task.optimizer
 
     def loss(params: Any, messages: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
         rewards = network.reward(params, {"message": messages.reshape(-1, 256)})
@@ -111,7 +123,7 @@ class _Sides:
         return self.batches[np.arange(first, first + steps) % len(self.batches)]
 
     def fast(self, state: Any, first: int, steps: int) -> Any:
-        """Takes `steps` steps in chunks; the host makes batches while the device works, as in a training."""
+        """Takes `steps` steps from batch `first` in chunks; the host makes batches while the device works, as in a training."""
         plan = self.task.plan
         for done in range(0, steps, plan.chunk_steps):
             pairs = self._pairs(first + done, min(plan.chunk_steps, steps - done))
@@ -120,6 +132,7 @@ class _Sides:
         return jax.block_until_ready(state)
 
     def plain(self, state: tuple[Any, Any], first: int, steps: int) -> tuple[Any, Any]:
+        """Takes `steps` steps of the baseline from batch `first`, one a call."""
         data = self.task.data
         params, opt_state = state
         for pairs in self._pairs(first, steps):
@@ -129,8 +142,10 @@ class _Sides:
         return jax.block_until_ready((params, opt_state))
 
     def fresh(self) -> tuple[Any, tuple[Any, Any]]:
-        place = self.trainer.parallel.replicate
-        return self.trainer.place(self.start), (place(self.start.params), place(self.start.opt_state))
+        """The first states of both sides on the devices."""
+        replicate = self.trainer.parallel.replicate
+        plain = (replicate(self.start.params), replicate(self.start.opt_state))
+        return self.trainer.place(self.start), plain
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -141,26 +156,36 @@ def run(config: ConfigDict) -> dict[str, Any]:
             random_games(folder, settings.num_pairs, config.seed)
         training = trainer_config(settings, folder, config.seed)
         data = reward_data.load(training)
-        size, most = settings.batch_size, data.train.size
-        allowed = f"at most the {most} labelled training pairs of {folder}"
-        checks.require(size <= most, "options.batch_size", size, allowed)
+        size = settings.batch_size
+        available = data.train.size
+        allowed = f"at most the {available} labelled training pairs of {folder}"
+        checks.require(size <= available, "options.batch_size", size, allowed)
         return _measure(config, _Sides(training, data, DataParallel(jax.local_devices())))
 
 
 def _measure(config: ConfigDict, sides: _Sides) -> dict[str, Any]:
-    settings, data, size = config.options, sides.task.data, config.options.batch_size
+    settings = config.options
+    data = sides.task.data
+    size = settings.batch_size
     state, plain = sides.fresh()
-    state, plain = sides.fast(state, 0, settings.steps), sides.plain(plain, 0, 1)  # compiles both
-    values, baseline = [], []
+    # Compiles both.
+    state = sides.fast(state, 0, settings.steps)
+    plain = sides.plain(plain, 0, 1)
+
+    values = []
+    baseline = []
     for _ in range(config.repeats):
-        started = time.perf_counter()
+        start = time.perf_counter()
         plain = sides.plain(plain, 0, settings.baseline_steps)
-        between = time.perf_counter()
+        middle = time.perf_counter()
         state = sides.fast(state, 0, settings.steps)
-        baseline.append(settings.baseline_steps * size / (between - started))
-        values.append(settings.steps * size / (time.perf_counter() - between))
-    shown = data.ids[sides.batches].reshape(len(sides.batches), -1)
-    share = float(np.mean([np.unique(row).size for row in shown]) / shown.shape[1])
+        end = time.perf_counter()
+        baseline.append(settings.baseline_steps * size / (middle - start))
+        values.append(settings.steps * size / (end - middle))
+
+    # The messages of each batch: the fewer are distinct, the more the fast side saves.
+    messages = data.ids[sides.batches].reshape(len(sides.batches), -1)
+    share = float(np.mean([np.unique(row).size for row in messages]) / messages.shape[1])
     return result(
         config,
         "pairs/s",

@@ -27,7 +27,8 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    subject, chosen = _language.subject(config), config.options
+    chosen = config.options
+    subject = _language.subject(config)
     sides = {"shared": shared(subject)}
     if chosen.baseline:
         sides["rows"] = rows(subject)
@@ -53,11 +54,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def shared(subject: Subject) -> Callable[..., jax.Array]:
-    """(params, prompt, valid, candidates) -> log-probabilities float32 [B, N]; runs each prompt once."""
+    """A function (params, prompt, valid, candidates) -> log-probabilities float32 [B, N] that runs each prompt once."""
 
     def call(params: Any, prompt: jax.Array, valid: jax.Array, candidates: jax.Array) -> jax.Array:
-        good = jnp.ones(candidates.shape, bool)
-        return scoring.score(subject.model, params, prompt, valid, candidates, good).total
+        is_token = jnp.ones(candidates.shape, bool)
+        return scoring.score(subject.model, params, prompt, valid, candidates, is_token).total
 
     return call
 
@@ -68,9 +69,9 @@ def rows(subject: Subject) -> Callable[..., jax.Array]:
 
     def call(params: Any, prompt: jax.Array, valid: jax.Array, candidates: jax.Array) -> jax.Array:
         batch, count, length = candidates.shape
-        prompts, masks = jnp.repeat(prompt, count, axis=0), jnp.repeat(valid, count, axis=0)
-        return score(params, prompts, masks, candidates.reshape(batch * count, 1, length)).reshape(
-            batch, count
-        )
+        prompts = jnp.repeat(prompt, count, axis=0)
+        masks = jnp.repeat(valid, count, axis=0)
+        scores = score(params, prompts, masks, candidates.reshape(batch * count, 1, length))
+        return scores.reshape(batch, count)
 
     return call

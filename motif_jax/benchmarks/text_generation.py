@@ -16,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, _text_agents, result
-from motif_jax.benchmarks._text_agents import Made
+from motif_jax.benchmarks._text_agents import FreshAgent
 from motif_jax.ilql.agent import decoding as decodings
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_session import TextSession
@@ -29,53 +29,73 @@ _MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)  # no token ends an action
 
 
 def options() -> ConfigDict:
-    network = {"width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32"}
-    text = {"prompt_tokens": 200, "new_tokens": 40, "batch_size": 32, "advantage_weight": 8.0}
-    return ConfigDict({**network, **text, "seconds": 3.0})
+    """The agent's size, tokens of prompts and answers, texts at once, `seconds` of each repeat and side."""
+    return ConfigDict(
+        {
+            "width": 128,
+            "layers": 4,
+            "vocabulary": 2_048,
+            "dtype": "float32",
+            "prompt_tokens": 200,
+            "new_tokens": 40,
+            "batch_size": 32,
+            "advantage_weight": 8.0,
+            "seconds": 3.0,
+        }
+    )
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
-    made = _text_agents.make(chosen, chosen.vocabulary, chosen.prompt_tokens + chosen.new_tokens, config.seed)
-    how = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
+    positions = chosen.prompt_tokens + chosen.new_tokens
+    agent = _text_agents.make(chosen, chosen.vocabulary, positions, config.seed)
+    decoding = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
     shape = (chosen.batch_size, chosen.prompt_tokens)
     prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
-    ours = functools.partial(_ours, made, how, prompts)
-    plain = functools.partial(_plain(made, how), made.params, jnp.asarray(prompts, jnp.int32))
+    ours = functools.partial(_ours, agent, decoding, prompts)
+    plain = functools.partial(_plain(agent, decoding), agent.params, jnp.asarray(prompts, jnp.int32))
     equal = float((ours() == np.asarray(plain())).mean())
     rates = _language.rates(config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens)
     return result(
-        config, "tokens/s", rates["ours"], "whole text again for every token", rates["plain"],
-        tokens_equal=equal, threads=_language.threads(),
-    )  # fmt: skip
+        config,
+        "tokens/s",
+        rates["ours"],
+        "whole text again for every token",
+        rates["plain"],
+        tokens_equal=equal,
+        threads=_language.threads(),
+    )
 
 
-def _ours(made: Made, how: Decoding, prompts: np.ndarray) -> np.ndarray:
-    capacity = prompts.shape[1] + how.max_tokens + 56
-    session = TextSession(made.decoder, made.params, len(prompts), how, _MARKS, capacity=capacity)
+def _ours(agent: FreshAgent, decoding: Decoding, prompts: np.ndarray) -> np.ndarray:
+    """Generates with caches: tokens int32 [B, M]."""
+    capacity = prompts.shape[1] + decoding.max_tokens + 56
+    session = TextSession(agent.decoder, agent.params, len(prompts), decoding, _MARKS, capacity=capacity)
     session.read(prompts.tolist())
     keys = jax.random.split(jax.random.key(0), len(prompts))
     return session.write(keys, np.ones(len(prompts), bool)).tokens
 
 
-def _plain(made: Made, how: Decoding) -> Any:
-    """(params, prompts int32 [B, T]) -> tokens int32 [B, M], by a loop without caches."""
-    decoder, network = made.decoder, made.decoder.network
+def _plain(agent: FreshAgent, decoding: Decoding) -> Any:
+    """A function (params, prompts int32 [B, T]) -> tokens int32 [B, M] that loops without caches."""
+    decoder = agent.decoder
+    network = decoder.network
 
     @jax.jit
     def call(params: Any, prompts: jax.Array) -> jax.Array:
         batch, length = prompts.shape
-        text = jnp.concatenate([prompts, jnp.zeros((batch, how.max_tokens), jnp.int32)], axis=1)
+        text = jnp.concatenate([prompts, jnp.zeros((batch, decoding.max_tokens), jnp.int32)], axis=1)
         trunks = network.design.roles.trees(params["trunks"])
 
-        def body(place: jax.Array, text: jax.Array) -> jax.Array:
-            valid = jnp.broadcast_to(jnp.arange(text.shape[1]) < length + place, text.shape)
+        def write_token(count: jax.Array, text: jax.Array) -> jax.Array:
+            """Adds a token after the prompt and `count` others."""
+            valid = jnp.broadcast_to(jnp.arange(text.shape[1]) < length + count, text.shape)
             runs = [network.model.prefill(trunk, text, valid)[0] for trunk in trunks]
-            ends = [States(*(part[:, length + place - 1] for part in run)) for run in runs]
+            ends = [States(*(part[:, length + count - 1] for part in run)) for run in runs]
             states = States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
-            drawn = decodings.steered(decoder.outputs(params, states), how, _PAD).argmax(-1)
-            return text.at[:, length + place].set(drawn.astype(jnp.int32))
+            token = decodings.steered(decoder.outputs(params, states), decoding, _PAD).argmax(-1)
+            return text.at[:, length + count].set(token.astype(jnp.int32))
 
-        return jax.lax.fori_loop(0, how.max_tokens, body, text)[:, length:]
+        return jax.lax.fori_loop(0, decoding.max_tokens, write_token, text)[:, length:]
 
     return call

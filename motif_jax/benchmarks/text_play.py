@@ -1,7 +1,7 @@
-"""Measures evaluation games of Wordle by an agent with three trunks: 1,024 at once with caches kept between turns, against one by one.
+"""Measures evaluation games of Wordle by an agent with three trunks: 1,024 games at once against one by one.
 
-Value: games a second with the quick run's network. Baseline: one game at a time, whose text runs again every turn, as published.
-A fresh network plays all six turns. It takes a minute on CPU.
+Value: games a second with the quick run's network, which keeps its caches between turns. Baseline: one game at a time, whose text
+runs again every turn, as published. A fresh network needs all six turns. It takes a minute on CPU.
 """
 
 from __future__ import annotations
@@ -20,46 +20,63 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
 
 _POSITIONS = 128
-_HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)  # published for Wordle
+_DECODING = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)  # published for Wordle
 
 
-class _Anew(AgentTextActor):
+class _RereadingActor(AgentTextActor):
+    """An actor without caches: it begins its episodes again at every turn."""
+
     def begin(self, episodes: Sequence[int]) -> None:
         super().begin(episodes)
-        self._begun = episodes
+        self._episodes_to_reread = episodes
 
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
-        super().begin(self._begun)
+        super().begin(self._episodes_to_reread)
         return super().act(observations, indices)
 
 
 def options() -> ConfigDict:
-    """Games at once, games one by one, the network's size, the game's words."""
-    network = {"width": 96, "layers": 3, "heads": 4, "dtype": "float32"}
-    return ConfigDict({"games": 1024, "plain_games": 64, "num_words": 100, **network})
+    """Games at once, games one by one, the game's words, the network's size."""
+    return ConfigDict(
+        {
+            "games": 1024,
+            "plain_games": 64,
+            "num_words": 100,
+            "width": 96,
+            "layers": 3,
+            "heads": 4,
+            "dtype": "float32",
+        }
+    )
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
     tokenizer = task.tokenizer()
-    made = _text_agents.make(chosen, tokenizer.size, _POSITIONS, config.seed)
-    together, alone = (kind(*made, tokenizer, _HOW, 1) for kind in (AgentTextActor, _Anew))
+    agent = _text_agents.make(chosen, tokenizer.size, _POSITIONS, config.seed)
+    together = AgentTextActor(agent.decoder, agent.params, tokenizer, _DECODING, 1)
+    alone = _RereadingActor(agent.decoder, agent.params, tokenizer, _DECODING, 1)
     # The first games, which compile, do not count.
-    _rate(task, together, chosen.games, chosen.games)
-    _rate(task, alone, 1, 1)
+    _games_per_second(task, together, chosen.games, chosen.games)
+    _games_per_second(task, alone, 1, 1)
     sides = {
-        "together": functools.partial(_rate, task, together, chosen.games, chosen.games),
-        "alone": functools.partial(_rate, task, alone, chosen.plain_games, 1),
+        "together": functools.partial(_games_per_second, task, together, chosen.games, chosen.games),
+        "alone": functools.partial(_games_per_second, task, alone, chosen.plain_games, 1),
     }
-    found = _language.in_turns(sides, config.repeats)
+    rates = _language.alternate(sides, config.repeats)
     return result(
-        config, "games/s", found["together"], "one by one, the text read again every turn", found["alone"],
+        config,
+        "games/s",
+        rates["together"],
+        "one by one, the text read again every turn",
+        rates["alone"],
         threads=_language.threads(),
-    )  # fmt: skip
+    )
 
 
-def _rate(task: TextTask, actor: AgentTextActor, games: int, lanes: int) -> float:
+def _games_per_second(task: TextTask, actor: AgentTextActor, games: int, lanes: int) -> float:
+    """The rate at which `actor` plays `games` games, `lanes` of them at once."""
     before = time.perf_counter()
-    played = sum(1 for _ in play(task, actor, 1, range(games), lanes))
-    return played / (time.perf_counter() - before)
+    count = sum(1 for _ in play(task, actor, 1, range(games), lanes))
+    return count / (time.perf_counter() - before)

@@ -33,9 +33,9 @@ from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import token_columns
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch
+from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch, Weights
 from motif_jax.ilql.methods.text_methods import RULES
-from motif_jax.ilql.methods.text_objective import Objective, Part, Weights
+from motif_jax.ilql.methods.text_objective import Objective, Part
 from motif_jax.ilql.text_task import TextState, TextTraining
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import TrainingData
@@ -43,31 +43,43 @@ from motif_jax.schema import read_section
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0
-_RUN = 16  # tokens of an action
+_ACTION_TOKENS = 16  # of each action
 
 
 def options() -> ConfigDict:
-    network = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32"}
-    sizes = {"batch_size": 4, "length": 128, "micro_batches": 4}
-    return ConfigDict({**network, **sizes, "baseline": True, "seconds": 2.0})
+    """The agent's size; texts of a batch, their tokens, batches of a step; `seconds` of each repeat and side."""
+    return ConfigDict(
+        {
+            "width": 768,
+            "layers": 12,
+            "vocabulary": 50_264,
+            "dtype": "float32",
+            "batch_size": 4,
+            "length": 128,
+            "micro_batches": 4,
+            "baseline": True,
+            "seconds": 2.0,
+        }
+    )
 
 
 def check(config: ConfigDict) -> None:
+    """Raises UserError for texts without an action."""
     length = config.options.length
-    checks.require(length > _RUN, "options.length", length, f"at least {_RUN + 1}")
+    checks.require(length > _ACTION_TOKENS, "options.length", length, f"at least {_ACTION_TOKENS + 1}")
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
-    _language.phase("devices")
+    _language.print_phase("devices")
     jax.local_devices()
-    _language.phase("parameters")
+    _language.print_phase("parameters")
     objective, learned, frozen = subject(config)
     gradients = {"ours": _gradient(objective.terms)}
     if chosen.baseline:
         gradients["plain"] = _gradient(functools.partial(_plain, objective))
     batch = batch_of(chosen, config.seed)
-    arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
+    arguments = (learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings)))
     sides = {side: _language.compiled(gradient, *arguments) for side, gradient in gradients.items()}
     first = _language.first_step_seconds(sides["ours"])
     apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
@@ -76,10 +88,18 @@ def run(config: ConfigDict) -> dict[str, Any]:
     ratio = flops["plain"] / flops["ours"] if chosen.baseline else None
     share = _language.peak_share(config, flops["ours"], batch.tokens.size / float(np.median(rates["ours"])))
     return result(
-        config, "tokens/s", rates["ours"], "all heads at every position", rates.get("plain"), first_step_seconds=first,
-        gradients_apart=apart, flops_ratio=ratio, threads=_language.threads(), **share,
-        step=_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
-    )  # fmt: skip
+        config,
+        "tokens/s",
+        rates["ours"],
+        "all heads at every position",
+        rates.get("plain"),
+        first_step_seconds=first,
+        gradients_apart=apart,
+        flops_ratio=ratio,
+        threads=_language.threads(),
+        **share,
+        step=_describe_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
+    )
 
 
 def _apart(ours: Any, theirs: Any) -> float:
@@ -90,13 +110,14 @@ def _apart(ours: Any, theirs: Any) -> float:
 def subject(config: ConfigDict) -> tuple[Objective, Any, Any]:
     """ILQL's objective for a fresh agent of the options' size, trained parameters, and frozen ones with the targets."""
     chosen = config.options
-    made = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
-    params = jax.device_put(made.params)
+    agent = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
+    params = jax.device_put(agent.params)
     trunks = {name: params["trunks"][name] for name in (POLICY, VALUES)}
     learned = {"trunks": trunks, "heads": params["heads"]}
     frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
-    network, weights = made.decoder.network, Weights(conservative=1e-4)
-    return Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), weights), learned, frozen
+    settings = ImplicitQSettings(0.99, 0.7)
+    objective = Objective(agent.decoder.network, RULES["ilql"], settings, Weights(conservative=1e-4))
+    return objective, learned, frozen
 
 
 def step(
@@ -105,31 +126,39 @@ def step(
     """The program of a training step of `micro` micro-batches like `batch`, and the shapes of its arguments."""
     config = read_section(TextConfig, resources.config("train_text", "wordle_ilql"))
     parallel = DataParallel(jax.local_devices()[:1])
-    none: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda most: [])
+    # The step is only compiled: it needs no data.
+    no_batches: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda limit: [])
+    data = TrainingData(no_batches, no_batches, {}, "")
     learned, target = shapes_of((learned, target))
-    task = TextTraining(config, objective, (learned, target, {}), TrainingData(none, none, {}, ""), parallel)
+    task = TextTraining(config, objective, (learned, target, {}), data, parallel)
     state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
     program = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
     return program, Carry(state, jnp.int32(0), None), rows
 
 
-def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
+def _describe_step(
+    objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
+) -> dict[str, float]:
     """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
     program, carry, rows = step(objective, learned, target, batch, micro)
     start = time.monotonic()
     compiled = program.lower(carry, rows).compile()
-    state = carry.state
-    seconds, memory = time.monotonic() - start, compiled.memory_analysis()
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    seconds = time.monotonic() - start
+    memory = compiled.memory_analysis()
+    # Outputs that take over the memory of arguments count once.
+    live = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    state_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry.state))
     return {
         "compile_seconds": seconds,
-        "state_megabytes": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) / 1e6,
-        "memory_megabytes": (held + memory.temp_size_in_bytes) / 1e6,
+        "state_megabytes": state_bytes / 1e6,
+        "memory_megabytes": (live + memory.temp_size_in_bytes) / 1e6,
     }
 
 
 def _gradient(terms: Any) -> Any:
+    """The gradient of a function's loss to the learned parameters."""
+
     def call(learned: Any, frozen: Any, part: Part) -> Any:
         return jax.grad(lambda x: terms(x, frozen, part, None).loss)(learned)
 
@@ -137,41 +166,51 @@ def _gradient(terms: Any) -> Any:
 
 
 def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
-    """Dialogues of `length` tokens; half of them belong to actions of `_RUN` tokens."""
-    rows, length = chosen.batch_size, chosen.length
-    tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (rows, length))
-    ours = (np.arange(length) // _RUN % 2 == 1) & (np.arange(length) > 0)
-    kinds = np.where(ours, token_columns.ACTION, token_columns.CONTEXT).astype(np.uint8)
-    kinds[np.flatnonzero(ours & ~np.append(ours[1:], False))] = token_columns.ACTION_END
-    items = [token_columns.rebuilt(row.astype(np.int32), kinds, np.where(kinds == 2, -1.0, 0.0).astype(np.float32), True) for row in tokens]  # fmt: skip
-    return jax.tree.map(jnp.asarray, ItemLayout(_PAD).batch(items, length, int(ours.sum()), 1))
+    """Dialogues of `length` tokens; half of the tokens belong to actions of `_ACTION_TOKENS` tokens."""
+    length = chosen.length
+    tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (chosen.batch_size, length))
+    is_action = np.arange(length) // _ACTION_TOKENS % 2 == 1
+    is_action_end = is_action & ~np.append(is_action[1:], False)
+    kinds = np.where(is_action, token_columns.ACTION, token_columns.CONTEXT).astype(np.uint8)
+    kinds[is_action_end] = token_columns.ACTION_END
+    rewards = np.where(is_action_end, -1.0, 0.0).astype(np.float32)
+    items = [token_columns.rebuilt(row.astype(np.int32), kinds, rewards, True) for row in tokens]
+    return jax.tree.map(jnp.asarray, ItemLayout(_PAD).batch(items, length, int(is_action.sum()), 1))
 
 
 def _plain(objective: Objective, learned: Any, frozen: Any, part: Part, key: Any) -> Any:
     """The losses with all outputs computed at every position, of which the actions' are taken, as published."""
     agent: TextAgentNetwork = objective.agent
-    batch, target = part.batch, frozen["target"]
+    settings = objective.settings
+    batch = part.batch
+    target = frozen["target"]
+
+    # All outputs at all positions.
     params = {"trunks": {**learned["trunks"], **target["trunks"]}}
     states = agent.run(params, batch.tokens, batch.valid)
     states[TARGET] = jax.lax.stop_gradient(states[TARGET])
     logits = agent.model.logits(params["trunks"][POLICY], states[POLICY].after)
     values = agent.heads.apply(learned["heads"], V, states[VALUES])
     qs = [agent.heads.apply(learned["heads"], name, states[VALUES]) for name in agent.design.qs]
-    of_target = [agent.target_heads.apply(target["heads"], name, states[TARGET]) for name in agent.design.qs]  # fmt: skip
-    after = implicit_q.next_tokens(batch)
+    target_qs = []
+    for name in agent.design.qs:
+        target_qs.append(agent.target_heads.apply(target["heads"], name, states[TARGET]))
 
-    def taken(of_all: jax.Array) -> jax.Array:
+    # Those of actions.
+    def at_actions(of_all: jax.Array) -> jax.Array:
         return jnp.take_along_axis(of_all, batch.actions[..., None], axis=1)
 
-    settings = objective.settings
-    rows = [implicit_q.action_q(taken(q), after, settings, True, False) for q in qs]
-    least = implicit_q.target_of([implicit_q.chosen(taken(q), after) for q in of_target], settings)
+    next_tokens = implicit_q.next_tokens(batch)
+    rows = [implicit_q.action_q(at_actions(q), next_tokens, settings, True, False) for q in qs]
+    chosen_qs = [implicit_q.chosen(at_actions(q), next_tokens) for q in target_qs]
+    target_q = implicit_q.target_of(chosen_qs, settings)
     v = jnp.take_along_axis(values, batch.states, axis=1)
-    logs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
-    logs = jnp.take_along_axis(logs, batch.action_tokens, axis=1)
-    following = jax.lax.stop_gradient(v[:, 1:])
-    estimates = Estimates(v, [ActionQ(*row) for row in rows], least, following, logs)
-    found = implicit_q.losses(batch, estimates, settings)
-    actions, policy = part.counts
-    loss = (found.q + found.v + 1e-4 * found.conservative) / actions + found.policy / policy
+    next_v = jax.lax.stop_gradient(v[:, 1:])
+    log_probs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
+    log_probs = jnp.take_along_axis(log_probs, batch.action_tokens, axis=1)
+
+    estimates = Estimates(v, [ActionQ(*row) for row in rows], target_q, next_v, log_probs)
+    sums = implicit_q.losses(batch, estimates, settings)
+    actions, policy_tokens = part.counts
+    loss = (sums.q + sums.v + 1e-4 * sums.conservative) / actions + sums.policy / policy_tokens
     return SimpleNamespace(loss=loss)

@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _agents, _thread_times, beside, inference, result
+from motif_jax.benchmarks import _agents, _thread_times, compare, inference, result
 from motif_jax.core.devices.meters import system_metrics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -45,12 +45,12 @@ def options() -> ConfigDict:
 def run(config: ConfigDict) -> dict[str, Any]:
     options = config.options
     training = _agents.training_config(options, config.seed)
-    turns = [training]
-    if options.beside:
-        other = ConfigDict({**options.to_dict(), "network": options.beside})
-        turns.append(_agents.training_config(other, config.seed))
     system = System(training)
-    rates, alone, metrics, launches = [], [], [], []
+
+    # The value: the system as in a training.
+    rates = []
+    metrics = []
+    launch_shares = []
     threads: dict[str, dict[str, float]] = {}
     with BatchStream(system) as stream:
         batch = _play(system, stream, options.warmup_seconds)[1]
@@ -62,75 +62,96 @@ def run(config: ConfigDict) -> dict[str, Any]:
             rates.append(_play(system, stream, options.seconds, averages)[0])
             threads = _thread_times.shares(before)
             reading = system.meters.read()
-            launches.append(reading.rate("inference/launch") / system.inference_threads)
+            launch_shares.append(reading.rate("inference/launch") / system.inference_threads)
             metrics.append({**system_metrics(reading, system.inference_threads), **averages.read()})
         memory = max(memory, _memory())
     assert batch is not None
     combined = combine(metrics)
+
+    # The baseline: learner and inference by turns on the device.
     rows = max(1, round(combined["inference/rows_per_call"]))
     call = inference.call_of(system, rows)
-    peaks, parts = [], []
+    learner_rates = []
+    inference_rates = []
+    baseline = []
+    peaks = []
     for _ in range(config.repeats):
-        learner = options.batch_size * _agents.calls_per_second(lambda: _agents.updated(system, batch), 2.0)
-        acting = rows * _agents.calls_per_second(call, 1.0)
-        parts.append((learner, acting))
-        alone.append(1.0 / (1.0 / learner + 1.0 / acting))
+        updates = _agents.calls_per_second(lambda: _agents.update(system, batch), 2.0)
+        learner_rate = options.batch_size * updates
+        inference_rate = rows * _agents.calls_per_second(call, 1.0)
+        learner_rates.append(learner_rate)
+        inference_rates.append(inference_rate)
+        baseline.append(1.0 / (1.0 / learner_rate + 1.0 / inference_rate))
         peaks.append(_agents.matrix_product_rate(options.dtype))
-    forward, updating = _agents.network_flops(training)
-    flops_per_step = forward + updating * (options.rollout + 1) / options.rollout
-    more = _in_turns(turns, config) if options.beside else {}
+
+    forward_flops, update_flops = _agents.network_flops(training)
+    flops_per_step = forward_flops + update_flops * (options.rollout + 1) / options.rollout
+    more = _compare_networks(training, config) if options.beside else {}
     return result(
         config,
         "steps/s",
         rates,
         "learner alone and inference alone, in turns on the device",
-        alone,
-        learner_steps_per_second=float(np.median([p[0] for p in parts])),
-        inference_rows_per_second=float(np.median([p[1] for p in parts])),
+        baseline,
+        learner_steps_per_second=float(np.median(learner_rates)),
+        inference_rows_per_second=float(np.median(inference_rates)),
         matrix_product_share=float(np.median(rates)) * flops_per_step / float(np.median(peaks)),
         memory_megabytes=memory / 1e6,
-        launch_share=float(np.mean(launches)),
+        launch_share=float(np.mean(launch_shares)),
         threads=threads,
         metrics=combined,
         **more,
     )
 
 
-def _in_turns(trainings: Sequence[AgentConfig], config: ConfigDict) -> dict[str, Any]:
-    rates: list[list[float]] = [[], []]
+def _compare_networks(training: AgentConfig, config: ConfigDict) -> dict[str, Any]:
+    """Rates with the training's network and that of the variant `beside` in turns, a new system each time."""
+    options = config.options
+    other_options = ConfigDict({**options.to_dict(), "network": options.beside})
+    other_training = _agents.training_config(other_options, config.seed)
+    rates = []
+    other_rates = []
     for _ in range(config.repeats):
-        for training, found in zip(trainings, rates, strict=True):
-            system = System(training)
-            with BatchStream(system) as stream:
-                _play(system, stream, config.options.warmup_seconds)
-                found.append(_play(system, stream, config.options.seconds)[0])
-    values, others = rates
+        rates.append(_rate_of_new_system(training, options))
+        other_rates.append(_rate_of_new_system(other_training, options))
     return {
-        "in_turns": statistics.median(values),
-        "beside": {"what": f"the network of {config.options.beside}", **beside(values, others)},
+        "in_turns": statistics.median(rates),
+        "beside": {"what": f"the network of {options.beside}", **compare(rates, other_rates)},
     }
 
 
+def _rate_of_new_system(training: AgentConfig, options: ConfigDict) -> float:
+    system = System(training)
+    with BatchStream(system) as stream:
+        _play(system, stream, options.warmup_seconds)
+        return _play(system, stream, options.seconds)[0]
+
+
 def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Metrics over all repeats: means, and minima or maxima of metrics that are such by their names."""
-    found = {}
-    for name in sorted({name for one in metrics for name in one}):
-        values = [one[name] for one in metrics if name in one]
-        last = re.split("[/_]", name)[-1]
-        found[name] = float({"max": np.max, "min": np.min}.get(last, np.mean)(values))
-    return found
+    """Metrics over all repeats: extremes of those whose name ends with min or max, means of the others."""
+    combined = {}
+    for name in sorted({name for row in metrics for name in row}):
+        values = [row[name] for row in metrics if name in row]
+        last_word = re.split("[/_]", name)[-1]
+        reduce = {"max": np.max, "min": np.min}.get(last_word, np.mean)
+        combined[name] = float(reduce(values))
+    return combined
 
 
 def _play(
     system: System, stream: BatchStream, seconds: float, averages: Averages | None = None
 ) -> tuple[float, Batch | None]:
-    steps, newest, start = 0, None, time.perf_counter()
+    """Trains for `seconds`, and at least one update; returns environment steps a second, and the newest batch."""
+    steps = 0
+    newest = None
+    start = time.perf_counter()
     while time.perf_counter() - start < seconds or newest is None:
         batch = stream.get()
         if batch is None:
             continue
         system.learner.step(batch)
-        steps, newest = steps + batch.num_steps, batch
+        steps += batch.num_steps
+        newest = batch
         if averages is not None:
             averages.add(system.learner.metrics())
     system.learner.settle()
@@ -138,5 +159,6 @@ def _play(
 
 
 def _memory() -> int:
+    """Bytes of this process and its children (proportional set size)."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(process.memory_full_info().pss for process in processes)

@@ -45,7 +45,9 @@ def local(path: Any, key: str = "", previous: Any = None) -> Any:
         snapshot_path = rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
         previous_snapshot = re.search(snapshot_path, previous)
         revision = previous_snapshot and previous_snapshot.group(1)
-    folder = snapshot(name, revision, subject, _FILES)
+    # Repositories of GGUF files have the same model a dozen times, packed in a dozen ways.
+    files = (subpath,) if subpath and subpath.endswith(".gguf") else _FILES
+    folder = snapshot(name, revision, subject, files)
     is_reward = not subpath and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
     copy = folder / (_REWARD if is_reward else subpath or "")
     if not copy.exists():

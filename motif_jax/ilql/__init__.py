@@ -11,7 +11,8 @@ order to read:
                                     batches (dialogue_data.py, dialogue_batches.py, collate.py)
     text_task.py                    a step and an evaluation, for the offline trainer in motif_jax/core/training
     agent/text_agent.py             the trunks and heads of policy, values and target; agent_start.py has their first parameters
-    methods/text_objective.py       runs them over a batch and hands their estimates to the method
+    methods/text_objective.py       the loss of a batch: estimates go into the method's losses, whose terms are weighted
+    methods/text_estimates.py       runs the trunks and heads over the batch
     methods/implicit_q.py           the losses: expectile regression of V, Bellman error of Q, CQL term, weighted cloning
     methods/text_methods.py         which method has which loss
     agent/target_network.py         targets follow the Qs

@@ -24,9 +24,9 @@ from motif_jax.ilql.dialogues.candidate_batches import with_candidates
 from motif_jax.ilql.dialogues.collate import Quirks
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.dialogues.dialogue_data import DialogueSource
-from motif_jax.ilql.methods.implicit_q import ImplicitQSettings
+from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, Weights
 from motif_jax.ilql.methods.text_methods import Rule, rule_of
-from motif_jax.ilql.methods.text_objective import Objective, Weights
+from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.ilql.methods.text_ppo import PpoTraining
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.text_task import TextTraining

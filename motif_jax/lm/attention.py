@@ -13,7 +13,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.lm.config import Rotary
+from motif_jax.lm.layer_positions import Rotary
 
 # Added to the scores of masked keys; finite, so that a row without any key has no NaN.
 MASKED = -1e9
@@ -52,7 +52,8 @@ def attend(
     grouped = grouped.transpose(0, 3, 1, 4, 2, 5)  # heads of a row first: [B, G, N, H / G, S, D]
     scores = jnp.concatenate([_scores(grouped, segment, scale) for segment in segments], axis=-1)
     weights = drop(jax.nn.softmax(scores, axis=-1).astype(query.dtype))
-    total, start = jnp.zeros(grouped.shape, query.dtype), 0
+    total = jnp.zeros(grouped.shape, query.dtype)
+    start = 0
     for segment in segments:
         stop = start + segment.keys.shape[-2]
         total += jnp.einsum(f"bgnhsk,{_letters(segment)}->bgnhsd", weights[..., start:stop], segment.values)
@@ -69,10 +70,21 @@ def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
     chex.assert_rank(segment.bias, 5)
     letters = f"bgnhsd,{_letters(segment)}->bgnhsk"
     scores = jnp.einsum(letters, query, segment.keys, preferred_element_type=jnp.float32)
-    bias, groups = segment.bias, query.shape[1]
+    bias = segment.bias
+    groups = query.shape[1]
     split = (groups, bias.shape[2] // groups) if bias.shape[2] > 1 else (1, 1)
     bias = bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
     return scores * scale + bias.transpose(0, 2, 1, 3, 4, 5)
+
+
+def window_bias(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:
+    """Bias float32 [B, N, 1, S, K] of queries at positions int32 [B, N, S] over keys at positions int32 [B, N, K].
+
+    A query sees the last `window` positions, its own among them; later ones are not hidden here.
+    """
+    chex.assert_rank([queries, keys], 3)
+    distance = queries[..., :, None] - keys[..., None, :]
+    return mask_bias(distance < window)[:, :, None]
 
 
 def causal(length: int) -> jax.Array:
@@ -80,13 +92,29 @@ def causal(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), bool))[None, None, None]
 
 
-def rotate(x: jax.Array, positions: jax.Array, rotary: Rotary) -> jax.Array:
-    """Applies rotary positions int32 [B, N, S] to `x` [B, N, S, H, D] (Su et al. 2021; halves in Llama's order)."""
+class Rotation(NamedTuple):
+    """Sines and cosines float32 [B, N, S, 1, D / 2] of rotary positions, the same for all heads and layers."""
+
+    sine: jax.Array
+    cosine: jax.Array
+
+
+def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
+    """The rotation at positions int32 [B, N, S] of heads of `width` (Su et al. 2021)."""
+    chex.assert_rank(positions, 3)
+    angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, width)
+    return Rotation(jnp.sin(angles), jnp.cos(angles))
+
+
+def rotate(x: jax.Array, turn: Rotation) -> jax.Array:
+    """Turns `x` [B, N, S, H, D], the first half of a head with the second, as transformers' Llama has them."""
+    chex.assert_rank(x, 5)
     half = x.shape[-1] // 2
-    angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, x.shape[-1])
-    sine, cosine = jnp.sin(angles), jnp.cos(angles)
-    first, second = x[..., :half].astype(jnp.float32), x[..., half:].astype(jnp.float32)
-    turned = jnp.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+    first = x[..., :half].astype(jnp.float32)
+    second = x[..., half:].astype(jnp.float32)
+    turned = jnp.concatenate(
+        [first * turn.cosine - second * turn.sine, second * turn.cosine + first * turn.sine], axis=-1
+    )
     return turned.astype(x.dtype)
 
 
@@ -98,9 +126,10 @@ def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
     if rotary.kind == "llama3":
         # Long waves are stretched, short ones kept, those in between interpolated.
         turns = rotary.original_length * frequencies / (2 * jnp.pi)
-        low, high = rotary.low_frequency_factor, rotary.high_frequency_factor
-        kept = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
-        return frequencies * (kept + (1 - kept) / rotary.factor)
+        low = rotary.low_frequency_factor
+        high = rotary.high_frequency_factor
+        unscaled = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
+        return frequencies * (unscaled + (1 - unscaled) / rotary.factor)
     return frequencies
 
 

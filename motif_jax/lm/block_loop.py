@@ -54,6 +54,7 @@ class BlockLoop:
       params: the stack's parameters, with stacks of blocks (`block_stack.stacked`).
       key: of the stack's dropout; None: no dropout.
       remat: see `network.LanguageNetwork`.
+      local_layers: for each layer whether it has a window (`Context.of_layer`); () without windows.
     """
 
     block: nn.Module
@@ -61,6 +62,7 @@ class BlockLoop:
     params: Mapping[str, Any]
     key: LazyRng | None = None
     remat: Remat = False
+    local_layers: tuple[bool, ...] = ()
 
     def run(
         self,
@@ -104,8 +106,12 @@ class BlockLoop:
         """One turn of a segment's loop."""
 
         def block(x: jax.Array, layer: Any, *keys: Any) -> tuple[jax.Array, KeyValues]:
-            biased = context if relative is None else context._replace(bias=context.bias + relative)
-            return self._apply(segment, layer, x, biased, *keys)
+            of_layer = context if relative is None else context._replace(bias=context.bias + relative)
+            if self.local_layers:
+                # One body serves layers with a window and without, which are chosen by the layer's number.
+                is_local = jnp.asarray(self.local_layers)[segment.first + layer[0]]
+                of_layer = of_layer.of_layer(is_local)
+            return self._apply(segment, layer, x, of_layer, *keys)
 
         computed: Callable[..., tuple[jax.Array, KeyValues]] = block
         if self.remat:

@@ -83,7 +83,8 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
     Raises:
       UserError: `vocab_size` is below the number of bytes and special tokens.
     """
-    least, named = smallest(architecture), specials(architecture)
+    least = smallest(architecture)
+    named = specials(architecture)
     if vocab_size < least:
         raise UserError(f"a vocabulary of {vocab_size} tokens: {architecture} needs at least {least}")
     tokenizer = Tokenizer(models.BPE())

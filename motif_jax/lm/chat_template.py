@@ -54,10 +54,11 @@ class ChatTemplate:
         """
         beginning = turns[-1]["content"].strip()
         text = self._render(turns, add_generation_prompt=False)
-        place = text.rfind(beginning)
-        if place < 0:
+        # The last one: an earlier turn may hold the same text.
+        start = text.rfind(beginning)
+        if start < 0:
             raise UserError(f"{self._source} does not show the beginning of an answer, {beginning!r}")
-        return text[: place + len(beginning)]
+        return text[: start + len(beginning)]
 
     def _render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
         values = {**self._special_tokens, "add_generation_prompt": add_generation_prompt}
@@ -80,8 +81,8 @@ def read(folder: str | Path) -> ChatTemplate | None:
         return ChatTemplate(beside.read_text(encoding="utf-8"), special_tokens, str(beside))
     template = values.get("chat_template")
     if isinstance(template, list):
-        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
-        template = named.get("default")
+        entries = [entry for entry in template if isinstance(entry, dict)]
+        template = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
     if not isinstance(template, str):
         return None
     return ChatTemplate(template, special_tokens, f"chat_template in {path}")

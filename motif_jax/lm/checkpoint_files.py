@@ -1,17 +1,21 @@
-"""Reads the tensors of a checkpoint folder by name, from one safetensors file or from shards and their index."""
+"""Reads the tensors of a checkpoint folder by name: from one safetensors file, from shards and their index, or from a GGUF file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
+from motif_jax.lm.gguf import folder as gguf_folder
+from motif_jax.lm.gguf.tensors import GgufTensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+# Numbers that are converted at a time.
+_NUMBERS_AT_ONCE = 1 << 22
 # Weights in other forms, by the pattern of their files, and why they are not read.
 _OTHER_FORMS = {
     "*.bin": "is a pickle, which is never opened here",
@@ -20,6 +24,29 @@ _OTHER_FORMS = {
 }
 
 _NAMED_FOLDERS: set[Path] = set()  # those whose unread shards were printed
+
+
+class NamedTensors(Protocol):
+    """Tensors under transformers' names, see `Tensors`."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def name_of(self, name: str) -> str | None: ...
+
+    def find(self, name: str, dtype: Any = None) -> np.ndarray | None: ...
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray: ...
+
+    def shape(self, name: str) -> tuple[int, ...] | None: ...
+
+    def dtype(self, name: str) -> str | None: ...
+
+
+def open_tensors(folder: str | Path) -> NamedTensors:
+    """The tensors of a checkpoint folder, or of the GGUF file that it stands for (`gguf.folder`); errors as of `Tensors`."""
+    file = gguf_folder.file_in(folder)
+    return Tensors(folder) if file is None else GgufTensors(file)
 
 
 class Tensors:
@@ -60,10 +87,25 @@ class Tensors:
                 return candidate
         return None
 
-    def find(self, name: str) -> np.ndarray | None:
-        """The tensor `name`, with or without the model's prefix; None if it is missing."""
+    def find(self, name: str, dtype: Any = None) -> np.ndarray | None:
+        """The tensor `name`, with or without the model's prefix, as an array of `dtype` (None: the file's); None if it is missing."""
         known = self.name_of(name)
-        return None if known is None else self._open(self._shard_of[known]).get_tensor(known)
+        if known is None:
+            return None
+        # A handle of its own: the pages that it has mapped count as this process's memory until it is closed.
+        with safe_open(self._folder / self._shard_of[known], framework="numpy") as file:
+            shape = self.shape(known)
+            if dtype is None or not shape:
+                tensor: np.ndarray = file.get_tensor(known)
+                return tensor if dtype is None else np.asarray(tensor, dtype)
+            part = file.get_slice(known)
+            array = np.empty(shape, dtype)
+            # A part of the rows at a time: a table would be there twice, in the file's dtype and in this one.
+            step = max(1, _NUMBERS_AT_ONCE // max(1, array[:1].size))
+            for row in range(0, shape[0], step):
+                stop = min(row + step, shape[0])
+                array[row:stop] = part[row:stop]
+            return array
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows of the tensor that is `name` in the files."""

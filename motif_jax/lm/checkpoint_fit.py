@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from motif_jax.core.errors import UserError, printable
-from motif_jax.lm.checkpoint_files import Tensors
+from motif_jax.lm.checkpoint_files import NamedTensors
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.config_entries import UNQUANTISED
 
@@ -26,11 +26,21 @@ _BUFFERS = re.compile(
 )
 # The names before which all of a network's tensors stand, and the first parts of names where that prefix is left out. Tensors
 # elsewhere are heads of other tasks, which change nothing that is computed here.
-_PREFIXES = {"gpt2": "transformer.", "llama": "model.", "qwen2": "model.", "roberta": "roberta.", "t5": ""}
+_PREFIXES = {
+    "gpt2": "transformer.",
+    "llama": "model.",
+    "qwen2": "model.",
+    "qwen3": "model.",
+    "gemma3_text": "model.",
+    "roberta": "roberta.",
+    "t5": "",
+}
 _MODULES = {
     "gpt2": ("wte", "wpe", "h", "ln_f", "lm_head"),
     "llama": ("embed_tokens", "layers", "norm", "lm_head"),
     "qwen2": ("embed_tokens", "layers", "norm", "lm_head"),
+    "qwen3": ("embed_tokens", "layers", "norm", "lm_head"),
+    "gemma3_text": ("embed_tokens", "layers", "norm", "lm_head"),
     "roberta": ("embeddings", "encoder"),
     "t5": ("shared", "encoder", "decoder", "lm_head"),
 }
@@ -44,7 +54,7 @@ _WRITTEN_OUT = 16
 
 
 def require(
-    tensors: Tensors,
+    tensors: NamedTensors,
     source: object,
     config: ModelConfig,
     embedding: str,
@@ -100,13 +110,14 @@ def misfit(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], others: i
 
 
 def _unused(
-    tensors: Tensors, config: ModelConfig, embedding: str, present: Iterable[str]
+    tensors: NamedTensors, config: ModelConfig, embedding: str, present: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """The tensors that are not used: those of the network, and those elsewhere."""
     used = {tensors.name_of(name) for name in present}
     inside: list[str] = []
     outside: list[str] = []
-    prefix, modules = _PREFIXES[config.architecture], _MODULES[config.architecture]
+    prefix = _PREFIXES[config.architecture]
+    modules = _MODULES[config.architecture]
     for name in tensors.names:
         if name in used or _BUFFERS.fullmatch(name):
             continue
@@ -119,7 +130,7 @@ def _unused(
     return inside, outside
 
 
-def _is_copy(tensors: Tensors, name: str, embedding: str | None) -> bool:
+def _is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
     """Whether a tensor equals the embedding."""
     shape = tensors.shape(name)
     if embedding is None or not shape or shape != tensors.shape(embedding):

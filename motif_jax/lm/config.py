@@ -1,7 +1,7 @@
 """The architecture of a language model, read from a checkpoint's config.json.
 
-Architectures are transformers' model types t5, gpt2, llama, qwen2 and roberta. A config with an unsupported feature (sliding
-windows, other rotary scalings) is refused.
+Architectures are transformers' model types t5, gpt2, llama, qwen2, qwen3, gemma3_text and roberta. A config with an unsupported
+feature (YaRN, soft caps of logits) is refused.
 """
 
 from __future__ import annotations
@@ -15,32 +15,22 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, regular_file
 from motif_jax.lm import generation_config
 from motif_jax.lm.config_entries import UNQUANTISED, checked
+from motif_jax.lm.layer_positions import Rotary, read_gemma_rotary, read_rotary, read_windows
 
 FILE = "config.json"
 # Files that quantisers write beside config.json: AutoGPTQ, AWQ, and NVIDIA's ModelOpt.
 _QUANTISER_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
-# Parameters of the scalings of rotary positions, in the order of `Rotary`.
-SCALINGS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
 # Larger than any existing model.
-_MOST, _MOST_LAYERS = 1 << 24, 1 << 12
+_LARGEST_SIZE = 1 << 24
+_MOST_LAYERS = 1 << 12
+_LONGEST = 1 << 31
+_SIZES = (
+    "vocab_size", "width", "layers", "heads", "key_value_heads", "head_width", "feed_forward", "max_length", "encoder_layers",
+    "window",
+)  # fmt: skip
+_OPTIONAL_SIZES = ("max_length", "window")
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Rotary:
-    """Rotary positions (Su et al. 2021): `theta` is the base of the wavelengths, the other fields are parameters of the scaling `kind`."""
-
-    theta: float = 10000.0
-    kind: str = "default"  # or 'linear', or 'llama3' (Llama 3.1)
-    factor: float = 1.0
-    low_frequency_factor: float = 1.0
-    high_frequency_factor: float = 4.0
-    original_length: int = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +65,14 @@ class ModelConfig:
       scaled_head: states are divided by the root of their width before the head (T5 v1.0).
       attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
       relative_buckets, relative_distance: of T5's relative positions.
+      query_key_norm: each head's queries and keys have a norm (Qwen3, Gemma 3).
+      output_norms: attention and feed-forward have a norm behind them, too (Gemma 3).
+      norm_offset: is added to the weights of norms (Gemma 3: 1).
+      scaled_embedding: embeddings are multiplied by the root of their width (Gemma).
+      query_scalar: attention scores are divided by its root; None: by the root of `head_width`.
+      window: of the local layers: a token sees so many tokens, itself among them; None: every layer sees all.
+      local_layers: for each layer whether it has the window; () without one.
+      local_rotary: rotary positions of the local layers; None: those of the others.
       initializer: standard deviation of fresh weights; for T5 a factor of the standard deviation that follows from the shapes.
       start_id: a decoder's first token.
     """
@@ -97,7 +95,15 @@ class ModelConfig:
     attention_bias: bool = False
     output_bias: bool = False
     feed_forward_bias: bool = False
+    query_key_norm: bool = False
+    output_norms: bool = False
+    norm_offset: float = 0.0
+    scaled_embedding: bool = False
+    query_scalar: float | None = None
+    window: int | None = None
+    local_layers: tuple[bool, ...] = ()
     rotary: Rotary | None = None
+    local_rotary: Rotary | None = None
     relative_buckets: int = 32
     relative_distance: int = 128
     dropout: Dropout = Dropout()
@@ -160,6 +166,13 @@ LAYOUTS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "llama": _LLAMA,
     "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "gemma3_text": {
+        **_LLAMA,
+        "activation": ("hidden_activation", "gelu_pytorch_tanh"),
+        "tied": ("tie_word_embeddings", True),
+        "query_scalar": ("query_pre_attn_scalar", 256),
+    },
     "roberta": {
         **_COMMON,
         "activation": ("hidden_act", "gelu"),
@@ -207,7 +220,9 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
     if not isinstance(values, Mapping):
         raise UserError(f"{source}: holds a JSON {type(values).__name__}, must be an object")
     kind = values.get("model_type")
-    readers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
+    readers = {
+        "t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "qwen3": _qwen3, "gemma3_text": _gemma3, "roberta": _roberta,
+    }  # fmt: skip
     if not isinstance(kind, str) or kind not in readers:
         raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(LAYOUTS)}")
     values = checked(values, source)
@@ -230,11 +245,18 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 
 def _sensible(config: ModelConfig, source: str) -> ModelConfig:
     """The config; UserError for sizes that no model has, before arrays of that size are made."""
-    most = {"layers": _MOST_LAYERS, "encoder_layers": _MOST_LAYERS, "max_length": 1 << 31}
-    for field in "vocab_size width layers heads key_value_heads head_width feed_forward max_length encoder_layers".split():
-        size, least = getattr(config, field), int(field != "encoder_layers")
-        fits = type(size) is int and least <= size <= most.get(field, _MOST)
-        if not fits and not (size is None and field == "max_length"):
+    largest = {
+        "layers": _MOST_LAYERS,
+        "encoder_layers": _MOST_LAYERS,
+        "max_length": _LONGEST,
+        "window": _LONGEST,
+    }
+    for field in _SIZES:
+        size = getattr(config, field)
+        if size is None and field in _OPTIONAL_SIZES:
+            continue
+        least = 0 if field == "encoder_layers" else 1
+        if type(size) is not int or not least <= size <= largest.get(field, _LARGEST_SIZE):
             raise UserError(f"{source}: {field} is {size!r}, which no model has")
     numbers = (config.norm_epsilon, config.initializer, *dataclasses.astuple(config.dropout))
     if not all(isinstance(number, int | float) and abs(number) < 1e6 for number in numbers):
@@ -300,43 +322,53 @@ def _gpt2(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _llama(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    qwen, heads = values["model_type"] == "qwen2", values["num_attention_heads"]
-    if values.get("use_sliding_window"):
-        raise UserError(f"{source}: attention in sliding windows is not supported")
-    bias = True if qwen else values.get("attention_bias", False)
+    heads = values["num_attention_heads"]
+    # Qwen2's config has no entry for it.
+    is_qwen2 = values["model_type"] == "qwen2"
+    bias = is_qwen2 or values.get("attention_bias", False)
     return {
         **_tokens(values, 2, start=1),
+        **read_windows(values, source),
         "key_value_heads": values.get("num_key_value_heads") or heads,
         "head_width": values.get("head_dim") or values["hidden_size"] // heads,
         "gated": True,
         "attention_bias": bias,
-        "output_bias": bias and not qwen,
+        "output_bias": bias and not is_qwen2,
         "feed_forward_bias": values.get("mlp_bias", False),
-        "rotary": _rotary(values, source),
+        "rotary": read_rotary(values, source),
     }
 
 
-def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
-    entry = "rope_parameters" if values.get("rope_parameters") else "rope_scaling"
-    scaling = values.get(entry, {})
-    theta = scaling.get("rope_theta", values.get("rope_theta", 10000.0))
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind not in SCALINGS:
-        raise UserError(f"{source}: rotary positions of type {kind!r} are not supported")
-    share = scaling.get("partial_rotary_factor", values.get("partial_rotary_factor", 1.0))
-    if share != 1.0:
-        raise UserError(
-            f"{source}: partial_rotary_factor is {share}: rotary positions of a part of a head are not supported"
-        )
-    for name in SCALINGS[kind]:
-        if name not in scaling:
-            raise UserError(f"{source}: {entry}.{name} is missing")
-    rotary = Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
-    if theta <= 0:
-        raise UserError(f"{source}: rope_theta is {theta}, must be above 0")
-    if kind == "llama3" and rotary.low_frequency_factor >= rotary.high_frequency_factor:
-        raise UserError(f"{source}: {entry}.low_freq_factor must be below high_freq_factor")
-    return rotary
+def _qwen3(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    return {
+        **_llama(values, source),
+        "head_width": values.get("head_dim", 128),
+        "query_key_norm": True,
+    }
+
+
+def _gemma3(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    for name in ("final_logit_softcapping", "attn_logit_softcapping", "use_bidirectional_attention"):
+        if values.get(name):
+            raise UserError(f"{source}: {name} is {values[name]}, which is not supported")
+    rotary, local_rotary = read_gemma_rotary(values, source)
+    windows = read_windows(values, source)
+    bias = values.get("attention_bias", False)
+    return {
+        **_tokens(values, 1, 0, 2),
+        **windows,
+        "key_value_heads": values.get("num_key_value_heads", 4),
+        "head_width": values.get("head_dim", 256),
+        "gated": True,
+        "attention_bias": bias,
+        "output_bias": bias,
+        "query_key_norm": True,
+        "output_norms": True,
+        "norm_offset": 1.0,
+        "scaled_embedding": True,
+        "rotary": rotary,
+        "local_rotary": local_rotary if windows else None,
+    }
 
 
 def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:

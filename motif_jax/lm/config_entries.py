@@ -7,22 +7,64 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from motif_jax.core.errors import UserError
+from motif_jax.lm.layer_positions import GLOBAL, LOCAL
 
-_SIZES = """
-    vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim intermediate_size
-    max_position_embeddings d_model num_layers num_decoder_layers num_heads d_kv d_ff relative_attention_num_buckets
-    relative_attention_max_distance n_embd n_layer n_head n_positions n_inner
-""".split()
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "max_position_embeddings",
+    "d_model",
+    "num_layers",
+    "num_decoder_layers",
+    "num_heads",
+    "d_kv",
+    "d_ff",
+    "relative_attention_num_buckets",
+    "relative_attention_max_distance",
+    "n_embd",
+    "n_layer",
+    "n_head",
+    "n_positions",
+    "n_inner",
+    "sliding_window",
+    "sliding_window_pattern",
+)
 _TOKENS = ("pad_token_id", "bos_token_id", "decoder_start_token_id")
-_NUMBERS = """
-    initializer_range initializer_factor rms_norm_eps layer_norm_eps layer_norm_epsilon attention_dropout dropout_rate
-    embd_pdrop attn_pdrop resid_pdrop hidden_dropout_prob attention_probs_dropout_prob rope_theta partial_rotary_factor
-""".split()
-_FLAGS = """
-    tie_word_embeddings attention_bias mlp_bias use_sliding_window scale_attn_weights scale_attn_by_inverse_layer_idx
-    scale_decoder_outputs
-""".split()
-_TEXTS = ("hidden_act", "activation_function", "feed_forward_proj")
+_NUMBERS = (
+    "initializer_range",
+    "initializer_factor",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "attention_dropout",
+    "dropout_rate",
+    "embd_pdrop",
+    "attn_pdrop",
+    "resid_pdrop",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "rope_theta",
+    "partial_rotary_factor",
+    "rope_local_base_freq",
+    "final_logit_softcapping",
+    "attn_logit_softcapping",
+)
+_FLAGS = (
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "use_sliding_window",
+    "scale_attn_weights",
+    "scale_attn_by_inverse_layer_idx",
+    "scale_decoder_outputs",
+    "use_bidirectional_attention",
+)
+_TEXTS = ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj")
 _OBJECTS = ("rope_parameters", "rope_scaling")
 # Of `rope_parameters` and `rope_scaling`.
 _ROTARY_NUMBERS = ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "partial_rotary_factor")
@@ -64,6 +106,9 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(_FLAGS, (lambda value: isinstance(value, bool), "true or false")),
     **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str), "a text")),
     **dict.fromkeys(_OBJECTS, (lambda value: isinstance(value, Mapping), "an object")),
+    "max_window_layers": (is_whole, "a whole number"),
+    "query_pre_attn_scalar": (lambda value: is_number(value) and value > 0, "a number above 0"),
+    "layer_types": (lambda value: isinstance(value, list), "a list"),
     "eos_token_id": (is_end, "a token's number, or a list of them"),
 }
 _ROTARY_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -90,6 +135,13 @@ def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for name in _OBJECTS:
         if name in present:
             present[name] = _of_types(present[name], _ROTARY_KINDS, source, f"{name}.")
+            for layers in (GLOBAL, LOCAL):
+                if layers in present[name]:
+                    of_layers = present[name][layers]
+                    if not isinstance(of_layers, Mapping):
+                        raise UserError(f"{source}: {name}.{layers} is {of_layers!r}, must be an object")
+                    part = _of_types(of_layers, _ROTARY_KINDS, source, f"{name}.{layers}.")
+                    present[name] = {**present[name], layers: part}
     return present
 
 

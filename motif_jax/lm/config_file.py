@@ -7,13 +7,16 @@ from operator import attrgetter
 from typing import Any
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm.config import LAYOUTS, SCALINGS, ModelConfig, Rotary, parse
+from motif_jax.lm.config import LAYOUTS, ModelConfig, parse
+from motif_jax.lm.layer_positions import GLOBAL, LOCAL, SCALINGS, Rotary
 
 _CLASSES = {
     "t5": "T5ForConditionalGeneration",
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
     "roberta": "RobertaModel",
 }
 
@@ -24,7 +27,9 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     Raises:
       UserError: config.json of this architecture cannot express the model; the message names the field.
     """
-    writers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
+    writers = {
+        "t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "qwen3": _llama, "gemma3_text": _gemma3, "roberta": _roberta,
+    }  # fmt: skip
     values = {
         "model_type": config.architecture,
         "architectures": [_CLASSES[config.architecture]],
@@ -35,11 +40,11 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
         **writers[config.architecture](config),
     }
     values = {key: value for key, value in values.items() if value is not None}
-    here, there = dataclasses.asdict(config), dataclasses.asdict(parse(values))
-    for key, value in here.items():
-        if value != there[key]:
+    read_back = dataclasses.asdict(parse(values))
+    for key, value in dataclasses.asdict(config).items():
+        if value != read_back[key]:
             raise UserError(
-                f"config.json of a {config.architecture} model cannot hold {key}={value}: it would be read as {there[key]}"
+                f"config.json of a {config.architecture} model cannot hold {key}={value}: it would be read as {read_back[key]}"
             )
     return values
 
@@ -66,11 +71,46 @@ def _llama(config: ModelConfig) -> dict[str, Any]:
         "rope_theta": rotary.theta,
         "rope_parameters": _rotary(rotary),
     }
+    if config.architecture in ("llama", "qwen3"):
+        values["attention_bias"] = config.attention_bias
     if config.architecture == "llama":
-        values |= {"attention_bias": config.attention_bias, "mlp_bias": config.feed_forward_bias}
+        values["mlp_bias"] = config.feed_forward_bias
+    if config.window is not None:
+        values |= {
+            "use_sliding_window": True,
+            "sliding_window": config.window,
+            "layer_types": _layer_types(config),
+        }
     if rotary.kind != "default":  # where transformers before version 5 looks for it
         values["rope_scaling"] = _rotary(rotary)
     return values
+
+
+def _gemma3(config: ModelConfig) -> dict[str, Any]:
+    rotary = config.rotary or Rotary()
+    local_rotary = config.local_rotary or rotary
+    values = {
+        "num_key_value_heads": config.key_value_heads,
+        "head_dim": config.head_width,
+        "attention_bias": config.attention_bias,
+        "sliding_window": config.window,
+        "layer_types": _layer_types(config),
+        "rope_parameters": {GLOBAL: _rotary(rotary), LOCAL: _rotary(local_rotary)},
+        # Where transformers before version 5 looks for them.
+        "rope_theta": rotary.theta,
+        "rope_local_base_freq": local_rotary.theta,
+    }
+    if rotary.kind != "default":
+        values["rope_scaling"] = _rotary(rotary)
+    if config.activation == "gelu_new":
+        values["hidden_activation"] = "gelu_pytorch_tanh"  # its name in Gemma's files
+    return values
+
+
+def _layer_types(config: ModelConfig) -> list[str]:
+    if not config.local_layers:
+        return [GLOBAL] * config.layers
+    return [LOCAL if is_local else GLOBAL for is_local in config.local_layers]
 
 
 def _rotary(rotary: Rotary) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def write(
     Raises:
       UserError: config.json cannot express the model.
     """
-    values, folder = config_file.to_values(settings), Path(folder)
+    values = config_file.to_values(settings)
+    folder = Path(folder)
     (folder / config.FILE).unlink(missing_ok=True)
     # That of another model would replace the end tokens that config.json has.
     (folder / generation_config.FILE).unlink(missing_ok=True)

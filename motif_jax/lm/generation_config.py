@@ -14,10 +14,21 @@ FILE = "generation_config.json"
 # Entries that replace those of config.json, as in transformers' `generate`.
 _USED = ("eos_token_id", "decoder_start_token_id")
 # Entries without an effect on the texts: origins, caches, the padding, and lengths, which a caller always gives.
-_WITHOUT_EFFECT = """
-    _from_model_config transformers_version pad_token_id bos_token_id use_cache cache_implementation max_length
-    max_new_tokens return_dict_in_generate output_scores output_attentions output_hidden_states trust_remote_code
-""".split()
+_WITHOUT_EFFECT = (
+    "_from_model_config",
+    "transformers_version",
+    "pad_token_id",
+    "bos_token_id",
+    "use_cache",
+    "cache_implementation",
+    "max_length",
+    "max_new_tokens",
+    "return_dict_in_generate",
+    "output_scores",
+    "output_attentions",
+    "output_hidden_states",
+    "trust_remote_code",
+)
 
 
 def read(folder: str | Path) -> dict[str, Any]:

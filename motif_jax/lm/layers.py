@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.lm.attention import Keys, attend, causal, mask_bias, rotate
+from motif_jax.lm.attention import Keys, Rotation, attend, causal, mask_bias, rotate
 from motif_jax.lm.config import ModelConfig
 from motif_jax.nets.layers import add_bias
 
@@ -35,8 +35,22 @@ LayerKeys = tuple[KeyValues, ...] | KeyValues
 
 def over_layers(function: Callable[..., jax.Array], *keys: LayerKeys) -> LayerKeys:
     """Applies a function of the arrays of one layer to all layers."""
-    each = jax.vmap(function) if isinstance(keys[0], KeyValues) else function
-    return jax.tree.map(each, *keys)
+    in_loop = isinstance(keys[0], KeyValues)
+    return jax.tree.map(jax.vmap(function) if in_loop else function, *keys)
+
+
+class Reach(NamedTuple):
+    """What tokens see, and how they are turned, in layers of one kind.
+
+    Attributes:
+      bias: float32 [B, N, H, S, K], from the call's tokens to the continuations' own keys.
+      prefix_bias: float32 [B, 1, 1, 1, P], or [B, N, 1, S, P] with a window, of the shared prefix; None without one.
+      rotation: of the call's tokens; None without rotary positions.
+    """
+
+    bias: jax.Array
+    prefix_bias: jax.Array | None = None
+    rotation: Rotation | None = None
 
 
 class Context(NamedTuple):
@@ -44,10 +58,13 @@ class Context(NamedTuple):
 
     Attributes:
       positions: int32 [B, N, S].
-      bias: float32 [B, N, H, S, K], from the call's tokens to the continuations' own keys.
-      prefix_bias: float32 [B, 1, 1, 1, P], of the shared prefix; None without one.
+      bias, prefix_bias: see `Reach`.
       slot: int32 [], the cache slot of the call's first token; None without a cache.
       cross_bias: float32 [B, 1, 1, 1, P], of the encoder's states; None without an encoder.
+      key_positions: int32 [B, N, K], of the continuations' own keys.
+      prefix_positions: int32 [B, P], of the shared prefix; None without one.
+      rotation: see `Reach`; the stack adds it.
+      local: of layers with a window; None where a model has none. The stack adds it.
     """
 
     positions: jax.Array
@@ -55,19 +72,35 @@ class Context(NamedTuple):
     prefix_bias: jax.Array | None = None
     slot: jax.Array | None = None
     cross_bias: jax.Array | None = None
+    key_positions: jax.Array | None = None
+    prefix_positions: jax.Array | None = None
+    rotation: Rotation | None = None
+    local: Reach | None = None
+
+    def of_layer(self, is_local: bool | jax.Array) -> Context:
+        """The context of a layer with a window or without one; `is_local` may be traced, as in a loop over layers."""
+        if self.local is None:
+            return self
+        reach = Reach(self.bias, self.prefix_bias, self.rotation)
+        if isinstance(is_local, bool):
+            reach = self.local if is_local else reach
+        else:
+            reach = jax.tree.map(lambda local, other: jnp.where(is_local, local, other), self.local, reach)
+        return self._replace(local=None, **reach._asdict())
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean x^2 + epsilon) times a weight, in float32."""
+    """x / sqrt(mean x^2 + epsilon) times a weight, in float32; `offset` is added to the weight (Gemma: 1)."""
 
     epsilon: float
+    offset: float = 0.0
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        weight = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        weight = self.param("scale", nn.initializers.constant(1.0 - self.offset), (x.shape[-1],))
         wide = x.astype(jnp.float32)
         normed = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.epsilon)
-        return (normed * weight.astype(jnp.float32)).astype(x.dtype)
+        return (normed * (weight.astype(jnp.float32) + self.offset)).astype(x.dtype)
 
 
 class LayerNorm(nn.Module):
@@ -116,7 +149,8 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        config, activation = self.config, ACTIVATIONS[self.config.activation]
+        config = self.config
+        activation = ACTIVATIONS[config.activation]
         hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
         if config.gated:
             hidden *= projection(config, config.feed_forward, self.bias, "factor", self.dtype)(x)
@@ -142,12 +176,18 @@ class Attention(nn.Module):
         self.key = projection(config, config.key_value_heads * width, self.bias, "key", self.dtype)
         self.value = projection(config, config.key_value_heads * width, self.bias, "value", self.dtype)
         self.output = projection(config, config.width, self.output_bias, "output", self.dtype)
+        if config.query_key_norm:
+            self.query_norm = RMSNorm(config.norm_epsilon, config.norm_offset)
+            self.key_norm = RMSNorm(config.norm_epsilon, config.norm_offset)
 
     def keys_of(self, x: jax.Array) -> KeyValues:
         """Keys and values [..., G, K, D] of states [..., K, D], without positions."""
         shape = (*x.shape[:-1], self.config.key_value_heads, self.config.head_width)
-        keys, values = (part(x).reshape(shape).swapaxes(-2, -3) for part in (self.key, self.value))
-        return KeyValues(keys, values)
+        keys = self.key(x).reshape(shape)
+        values = self.value(x).reshape(shape)
+        if self.config.query_key_norm:
+            keys = self.key_norm(keys)
+        return KeyValues(keys.swapaxes(-2, -3), values.swapaxes(-2, -3))
 
     def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
         """Attends to keys computed before (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
@@ -164,10 +204,11 @@ class Attention(nn.Module):
           own: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
         """
         chex.assert_rank(x, 4)
-        query, fresh = self._query(x), self.keys_of(x)
-        if self.config.rotary is not None:
-            query = rotate(query, context.positions, self.config.rotary)
-            keys = rotate(fresh.keys.swapaxes(2, 3), context.positions, self.config.rotary)
+        query = self._query(x)
+        fresh = self.keys_of(x)
+        if context.rotation is not None:
+            query = rotate(query, context.rotation)
+            keys = rotate(fresh.keys.swapaxes(2, 3), context.rotation)
             fresh = fresh._replace(keys=keys.swapaxes(2, 3))
         if own is not None:
             assert context.slot is not None
@@ -181,11 +222,12 @@ class Attention(nn.Module):
         return self._attend(query, segments), fresh
 
     def _query(self, x: jax.Array) -> jax.Array:
-        return self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)
+        query = self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)
+        return self.query_norm(query) if self.config.query_key_norm else query
 
     def _attend(self, query: jax.Array, segments: Sequence[Keys]) -> jax.Array:
-        found = attend(query, segments, self.scale, self.drop)
-        return self.output(found.reshape(*found.shape[:-2], found.shape[-2] * found.shape[-1]))
+        heads = attend(query, segments, self.scale, self.drop)
+        return self.output(heads.reshape(*heads.shape[:-2], heads.shape[-2] * heads.shape[-1]))
 
 
 def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:
@@ -197,10 +239,11 @@ def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: b
       both_ways: tokens see later tokens too (encoders).
     """
     chex.assert_rank(valid, 3)
-    seen = valid[:, :, None, None, :]
+    is_token = valid[:, :, None, None, :]
     if both_ways:
-        return mask_bias(jnp.broadcast_to(seen, (*valid.shape[:2], 1, length, valid.shape[2])))
+        return mask_bias(jnp.broadcast_to(is_token, (*valid.shape[:2], 1, length, valid.shape[2])))
     if slot is None:
-        return mask_bias(seen & causal(length))
+        return mask_bias(is_token & causal(length))
     queries = slot + jnp.arange(length)
-    return mask_bias(seen & (jnp.arange(valid.shape[2])[None, :] <= queries[:, None])[None, None, None])
+    is_earlier = jnp.arange(valid.shape[2])[None, :] <= queries[:, None]
+    return mask_bias(is_token & is_earlier[None, None, None])

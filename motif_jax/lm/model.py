@@ -98,7 +98,7 @@ class LanguageModel:
         return block_stack.unstacked(fresh_params.stacked(self.network, key))
 
     def prepared(self, params: Any) -> Any:
-        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype`.
+        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype` or smaller.
 
         Every method does it by itself. Whoever calls several, or calls one in a loop, does it once before.
         """
@@ -108,7 +108,9 @@ class LanguageModel:
 
         def in_dtype(path: Sequence[Any], leaf: Any) -> Any:
             is_kernel = path[-1].key == "kernel" and block_stack.is_stacked(path)
-            return leaf.astype(self.dtype) if is_kernel else leaf
+            # One that is smaller stays so until its layer runs: all together would be twice as large.
+            is_smaller = leaf.dtype.itemsize < jnp.dtype(self.dtype).itemsize
+            return leaf.astype(self.dtype) if is_kernel and not is_smaller else leaf
 
         return jax.tree.map_with_path(in_dtype, block_stack.stacked(params))
 
@@ -129,13 +131,14 @@ class LanguageModel:
         """
         chex.assert_rank(valid, 2)
         embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
-        positions = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0).astype(jnp.int32)
+        positions = _counted(valid, axis=1)
         length = valid.sum(axis=1, dtype=jnp.int32)
         if self.config.encoder_layers or not self.config.has_decoder:
             states = self._apply(params, embeddings, valid, positions, method="encode")
             keys = self._apply(params, states.after, method="encoded_keys") if self.config.has_decoder else ()
             return states, EncodedPrompt(keys, valid, length)
-        context = Context(positions[:, None], own_bias(valid[:, None], None, valid.shape[1]))
+        bias = own_bias(valid[:, None], None, valid.shape[1])
+        context = Context(positions[:, None], bias, key_positions=positions[:, None])
         states, keys = self._apply(params, embeddings[:, None], context, method="decode")
         one = States(states.before[:, 0], states.after[:, 0])
         return one, EncodedPrompt(over_layers(lambda leaf: leaf[:, 0], keys), valid, length)
@@ -179,18 +182,25 @@ class LanguageModel:
         before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
         if prompt is not None and not self.config.encoder_layers:
             before = before + prompt.length[:, None]
-        positions = before[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
+        positions = before[..., None] + _counted(valid, axis=2)
         seen = valid
         if cache is not None:
             seen = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, cache.slot))
-        context = Context(positions.astype(jnp.int32), own_bias(seen, slot, length), slot=slot)
+        # Tokens of a cache are counted behind their prompt, whatever padding lies between.
+        first_position = jnp.zeros(len(valid), jnp.int32)
+        if prompt is not None and not self.config.encoder_layers:
+            first_position = prompt.length
+        key_positions = first_position[:, None, None] + _counted(seen, axis=2)
+        context = Context(positions, own_bias(seen, slot, length), slot=slot, key_positions=key_positions)
         prefix = encoded = None
         if prompt is not None:
             bias = mask_bias(prompt.valid)[:, None, None, None]
             if self.config.encoder_layers:
                 encoded, context = prompt.keys, context._replace(cross_bias=bias)
             else:
-                prefix, context = prompt.keys, context._replace(prefix_bias=bias)
+                prefix = prompt.keys
+                prefix_positions = _counted(prompt.valid, axis=1)
+                context = context._replace(prefix_bias=bias, prefix_positions=prefix_positions)
         given = (embeddings, context, prefix, None if cache is None else cache.keys, encoded)
         turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
         states, keys = self._apply(params, *given, method="decode", turn=turn)
@@ -209,6 +219,11 @@ class LanguageModel:
         if method not in _WITHOUT_BLOCKS:
             params = self.prepared(params)
         return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)
+
+
+def _counted(valid: jax.Array, axis: int) -> jax.Array:
+    """The positions int32 of tokens among the valid ones along an axis, from 0; that of padding is its predecessor's."""
+    return jnp.maximum(jnp.cumsum(valid, axis=axis, dtype=jnp.int32) - 1, 0)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""The networks: T5, GPT-2, Llama, Qwen2 and RoBERTa out of one stack of blocks.
+"""The networks: T5, GPT-2, Llama, Qwen2, Qwen3, Gemma 3 and RoBERTa out of one stack of blocks.
 
 T5: Raffel et al. 2020, and Shazeer 2020 for gated layers; GPT-2: Radford et al. 2019; Llama: Touvron et al. 2023; Qwen2: Yang et al.
-2024; RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then it needs a key "dropout".
+2024; Qwen3: Yang et al. 2025; Gemma 3: Kamath et al. 2025; RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then it needs a key "dropout".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.core.training import block_stack
-from motif_jax.lm.attention import mask_bias, relative_buckets
+from motif_jax.lm.attention import mask_bias, relative_buckets, rotation, window_bias
 from motif_jax.lm.block_loop import BlockLoop, Remat
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.layers import (
@@ -24,6 +24,7 @@ from motif_jax.lm.layers import (
     KeyValues,
     LayerKeys,
     LayerNorm,
+    Reach,
     RMSNorm,
     own_bias,
     projection,
@@ -38,12 +39,13 @@ class States(NamedTuple):
 
 
 def _norm(config: ModelConfig, name: str) -> nn.Module:
-    kind = LayerNorm if config.architecture in ("gpt2", "roberta") else RMSNorm
-    return kind(config.norm_epsilon, name=name)
+    if config.architecture in ("gpt2", "roberta"):
+        return LayerNorm(config.norm_epsilon, name=name)
+    return RMSNorm(config.norm_epsilon, config.norm_offset, name=name)
 
 
 class Block(nn.Module):
-    """One layer: attention, attention to an encoder where there is one, feed-forward; each with its norm and its sum."""
+    """One layer: attention, attention to an encoder where there is one, feed-forward; each with its norms and its sum."""
 
     config: ModelConfig
     cross: bool
@@ -55,7 +57,7 @@ class Block(nn.Module):
         absolute = config.architecture in ("gpt2", "roberta")
         bias = absolute or config.attention_bias
         # T5's scale is part of the queries' initialisation.
-        scale = 1.0 if config.architecture == "t5" else config.head_width**-0.5
+        scale = 1.0 if config.architecture == "t5" else (config.query_scalar or config.head_width) ** -0.5
         how = (bias, absolute or config.output_bias, scale, self.dtype, self.deterministic)
         self.attention = Attention(config, *how)
         self.attention_norm = _norm(config, "attention_norm")
@@ -66,6 +68,9 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config, inner_bias, self.dtype, self.deterministic)
         self.drop = nn.Dropout(config.dropout.outputs, deterministic=self.deterministic)
         self.feed_forward_norm = _norm(config, "feed_forward_norm")
+        if config.output_norms:
+            self.attention_output_norm = _norm(config, "attention_output_norm")
+            self.feed_forward_output_norm = _norm(config, "feed_forward_output_norm")
 
     def __call__(
         self,
@@ -81,11 +86,16 @@ class Block(nn.Module):
             x = self.attention_norm(x + self.drop(looked))
             return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
         looked, keys = self.attention(self.attention_norm(x), context, prefix, own)
+        if self.config.output_norms:
+            looked = self.attention_output_norm(looked)
         x += self.drop(looked)
         if encoded is not None:
             assert context.cross_bias is not None
             x += self.drop(self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias))
-        return x + self.drop(self.feed_forward(self.feed_forward_norm(x))), keys
+        computed = self.feed_forward(self.feed_forward_norm(x))
+        if self.config.output_norms:
+            computed = self.feed_forward_output_norm(computed)
+        return x + self.drop(computed), keys
 
     def encoded_keys(self, states: jax.Array) -> KeyValues:
         """Keys and values of an encoder's states [B, P, D]."""
@@ -132,6 +142,7 @@ class Stack(nn.Module):
     ) -> tuple[States, LayerKeys]:
         """Runs all blocks; see `Attention` for the arguments, here of all layers."""
         relative = self._relative(x.shape[2], context) if self.config.architecture == "t5" else None
+        context = self._with_positions(context)
         x = self.drop_embeddings(x)
         loop = self._loop()
         keys: LayerKeys
@@ -155,7 +166,8 @@ class Stack(nn.Module):
         keys = []
         for layer, block in enumerate(self.blocks):
             parts = (None if part is None else part[layer] for part in earlier)
-            x, fresh = block(x, context, *parts)
+            is_local = bool(self.config.local_layers) and self.config.local_layers[layer]
+            x, fresh = block(x, context.of_layer(is_local), *parts)
             keys.append(fresh)
         return x, tuple(keys)
 
@@ -167,11 +179,32 @@ class Stack(nn.Module):
         block = Block(self.config, self.cross, self.dtype, self.deterministic, parent=None)
         assert self.scope is not None
         key = None if self.deterministic else self.scope.rngs["dropout"]
-        return BlockLoop(block, "/".join(self.path), params, key, self.remat)
+        return BlockLoop(block, "/".join(self.path), params, key, self.remat, self.config.local_layers)
+
+    def _with_positions(self, context: Context) -> Context:
+        """The context with rotary positions, and with what layers with a window see."""
+        config = self.config
+        if config.rotary is None:
+            return context
+        turn = rotation(context.positions, config.rotary, config.head_width)
+        context = context._replace(rotation=turn)
+        if config.window is None:
+            return context
+        assert context.key_positions is not None
+        bias = context.bias + window_bias(context.positions, context.key_positions, config.window)
+        prefix_bias = context.prefix_bias
+        if prefix_bias is not None:
+            assert context.prefix_positions is not None
+            prefix_keys = context.prefix_positions[:, None]
+            prefix_bias = prefix_bias + window_bias(context.positions, prefix_keys, config.window)
+        if config.local_rotary is not None:
+            turn = rotation(context.positions, config.local_rotary, config.head_width)
+        return context._replace(local=Reach(bias, prefix_bias, turn))
 
     def _relative(self, length: int, context: Context) -> jax.Array:
         """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
-        key, config = jnp.arange(context.bias.shape[-1]), self.config
+        config = self.config
+        key = jnp.arange(context.bias.shape[-1])
         query = jnp.arange(length) + (0 if context.slot is None else context.slot)
         sizes = (config.relative_buckets, config.relative_distance, self.both_ways)
         table = self.relative_bias.astype(jnp.float32)
@@ -224,7 +257,11 @@ class LanguageNetwork(nn.Module):
 
     def embed(self, tokens: jax.Array) -> jax.Array:
         """Embeddings [..., D] of tokens int32 [...], without positions."""
-        return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
+        embeddings = jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
+        if self.config.scaled_embedding:
+            # The factor is rounded to the dtype, too, as it was while the model was trained.
+            embeddings *= jnp.asarray(self.config.width**0.5, self.dtype)
+        return embeddings
 
     def _place(self, embeddings: jax.Array, positions: jax.Array) -> jax.Array:
         x = embeddings.astype(self.dtype)
@@ -268,14 +305,17 @@ class LanguageNetwork(nn.Module):
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is no decoder)."""
-        embeddings, valid, encoded = self.embed(tokens), jnp.ones(tokens.shape, bool), None
+        embeddings = self.embed(tokens)
+        valid = jnp.ones(tokens.shape, bool)
+        encoded = None
         positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
         if self.config.encoder_layers or not self.config.has_decoder:
             states = self.encode(embeddings, valid, positions)
             if not self.config.has_decoder:
                 return states.after
             encoded = self.encoded_keys(states.after)
-        bias, cross_bias = own_bias(valid[:, None], None, tokens.shape[1]), mask_bias(valid)
-        context = Context(positions[:, None], bias, cross_bias=cross_bias[:, None, None, None])
+        bias = own_bias(valid[:, None], None, tokens.shape[1])
+        cross_bias = mask_bias(valid)[:, None, None, None]
+        context = Context(positions[:, None], bias, cross_bias=cross_bias, key_positions=positions[:, None])
         states, _ = self.decode(embeddings[:, None], context, encoded=encoded)
         return self.logits(states.after[:, 0])

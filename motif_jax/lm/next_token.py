@@ -15,10 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.lm.model import EncodedPrompt, LanguageModel
-from motif_jax.lm.tokens import bucket, padded
+from motif_jax.lm.tokens import TOKENS_OF_BATCH, bucket, padded
 
-# Most tokens of a batch, padding included: attention of 32 long prompts at a time would take gigabytes.
-TOKENS_OF_BATCH = 4096
 # Prompts that are padded to a multiple of this many tokens; longer ones to `bucket`, which has fewer widths.
 _FINE_STEP, _FINE_UNTIL = 8, 64
 
@@ -95,9 +93,9 @@ class NextToken:
             skipped = len(self.shared) if alike else 0
             lengths = [len(rows[position]) - skipped for position in positions]
             for part in batches(lengths, self._batch):
-                chosen = [positions[place] for place in part.positions]
-                own_tokens = [rows[position][skipped:] for position in chosen]
-                yield chosen, self._run(own_tokens, part.width, self._shared_keys() if alike else None)
+                chosen = [positions[index] for index in part.positions]
+                unshared = [rows[position][skipped:] for position in chosen]
+                yield chosen, self._run(unshared, part.width, self._shared_keys() if alike else None)
 
     def _begins_alike(self, row: Sequence[int]) -> bool:
         return len(row) > len(self.shared) and list(row[: len(self.shared)]) == self.shared
@@ -116,8 +114,9 @@ class NextToken:
         # Two numbers of rows for each width: a program of a large model takes longer to compile than a batch takes to run.
         few = max(1, self._batch // 8)
         full = max(1, min(self._batch, TOKENS_OF_BATCH // width))
-        spare = (few if len(rows) <= few <= full else full) - len(rows)
-        filled = [np.concatenate([each, np.repeat(each[:1], spare, axis=0)]) for each in tokens]
+        size = few if len(rows) <= few <= full else full
+        spare = size - len(rows)
+        filled = [np.concatenate([array, np.repeat(array[:1], spare, axis=0)]) for array in tokens]
         log_probs = self._extend(self._params, prompt, *filled)
         return np.asarray(log_probs)[: len(rows)]
 

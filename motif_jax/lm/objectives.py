@@ -22,6 +22,8 @@ OF = {
     "gpt2": ("causal",),
     "llama": ("causal",),
     "qwen2": ("causal",),
+    "qwen3": ("causal",),
+    "gemma3_text": ("causal",),
     "roberta": ("masked",),
     "t5": ("spans", "prefix"),
 }

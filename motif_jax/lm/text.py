@@ -14,10 +14,19 @@ import numpy as np
 from motif_jax.core import hub
 from motif_jax.core.errors import UserError
 from motif_jax.lm import beams, config, prompt_length, scoring, weights
+from motif_jax.lm.gguf import files as gguf_files
+from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 from motif_jax.lm.segments import Segments
-from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
+from motif_jax.lm.tokens import (
+    Tokenizer,
+    TokenRows,
+    batches_of_like_length,
+    bucket,
+    candidate_rows,
+    padded,
+)
 
 
 class TokenLogProbs(NamedTuple):
@@ -30,7 +39,7 @@ class TokenLogProbs(NamedTuple):
 
 
 class TextModel:
-    """A network, its parameters and its tokenizer; `batch` prompts run at once."""
+    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once."""
 
     def __init__(self, model: LanguageModel, params: Any, tokenizer: Tokenizer, batch: int = 32) -> None:
         self.model, self.tokenizer, self._batch = model, tokenizer, batch
@@ -57,28 +66,30 @@ class TextModel:
             number, since the weights hold values that are not finite.
         """
         config.require_decoder(self.model.config, "scores")
-        each = prompt_length.each_prompts(prompts, candidates)
-        encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(each)}
+        names_of = prompt_length.each_prompts(prompts, candidates)
+        encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(names_of)}
         longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
         count = max((len(rows) for rows in encoded.values()), default=0)
-        found = []
-        for start in range(0, len(prompts), self._batch):
-            part = list(prompts[start : start + self._batch])
-            chosen = [encoded[names] for names in each[start : start + self._batch]]
-            rows = self._rows(part, longest)
+        prompt_rows = self.tokenizer.encode(list(prompts))
+        scores: dict[int, np.ndarray] = {}
+        for positions in self._batches(prompt_rows, longest):
+            part = [prompts[position] for position in positions]
+            chosen = [encoded[names_of[position]] for position in positions]
+            rows = self._rows(part, longest, [prompt_rows[position] for position in positions])
             filled = [[*options, *[options[0]] * (count - len(options))] for options in chosen]
             filled += [filled[0]] * (len(rows.tokens) - len(part))
             flat = padded([row for options in filled for row in options], longest)
             shape = (len(filled), count, longest)
-            given = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
-            totals = np.asarray(self._score(self.params, *given, by_length=by_length).total)
+            inputs = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
+            totals = np.asarray(self._score(self.params, *inputs, by_length=by_length).total)
             if np.isnan(totals[: len(part)]).any():
                 raise UserError(
                     "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
                     "load another checkpoint, or another type of numbers where they are too large for this one"
                 )
-            found += [totals[i, : len(options)] for i, options in enumerate(chosen)]
-        return found
+            for position, options, total in zip(positions, chosen, totals, strict=False):
+                scores[position] = total[: len(options)]
+        return [scores[position] for position in range(len(prompts))]
 
     def generate(
         self,
@@ -109,23 +120,26 @@ class TextModel:
         limits = Limits(most, (*self.model.config.end_ids, *(token for token in named if token is not None)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
-        found: list[list[str]] = []
-        for start in range(0, len(prompts), self._batch):
-            part = list(prompts[start : start + self._batch])
-            rows = self._rows(part, most)
+        prompt_rows = self.tokenizer.encode(list(prompts))
+        written: dict[int, list[str]] = {}
+        for positions in self._batches(prompt_rows, most):
+            part = [prompts[position] for position in positions]
+            rows = self._rows(part, most, [prompt_rows[position] for position in positions])
             if search:
                 tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
             else:
-                own = keys[start : start + len(rows.tokens)]
-                spare = jnp.broadcast_to(own[:1], (len(rows.tokens) - len(own), count))
+                spare = [positions[0]] * (len(rows.tokens) - len(positions))
+                row_keys = keys[jnp.asarray([*positions, *spare])]
                 tokens, valid, _ = self._segments.write(
-                    self.params, *rows, jnp.concatenate([own, spare]), limits, sampling, count,
+                    self.params, *rows, row_keys, limits, sampling, count,
                     functools.partial(self._says, stops) if stops else None,
                 )  # fmt: skip
-            for row, good in list(zip(np.asarray(tokens), np.asarray(valid), strict=True))[: len(part)]:
-                texts = (x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, good, strict=True))
-                found.append([_before(self.tokenizer.decode(text), stops) for text in texts])
-        return found
+            for position, row, is_token in zip(
+                positions, np.asarray(tokens), np.asarray(valid), strict=False
+            ):
+                texts = (x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True))
+                written[position] = [_before(self.tokenizer.decode(text), stops) for text in texts]
+        return [written[position] for position in range(len(prompts))]
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
@@ -138,14 +152,19 @@ class TextModel:
         Raises:
           UserError: a text has no tokens or is too long for the model, or the model has no decoder.
         """
-        settings, found = self.model.config, []
+        settings = self.model.config
         config.require_decoder(settings, "scores")
-        for first in range(0, len(texts), self._batch):
-            asked, answers = (list(each[first : first + self._batch]) for each in (prompts, texts))
-            before, shown = self.tokenizer.encode(asked), self.tokenizer.encode(answers, special=False)
+        looks: dict[int, TokenLogProbs] = {}
+        both = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
+        for positions in self._batches(self.tokenizer.encode(both), 0):
+            asked = [prompts[position] for position in positions]
+            answers = [texts[position] for position in positions]
+            before = self.tokenizer.encode(asked)
+            shown = self.tokenizer.encode(answers, special=False)
             if settings.encoder_layers:
                 starts = [0] * len(shown)
-                rows, more = self._rows(asked, 0, before), self._rows(answers, 0, shown)
+                rows = self._rows(asked, 0, before)
+                more = self._rows(answers, 0, shown)
             else:
                 shown = [a + b for a, b in zip(before, shown, strict=True)]
                 starts = list(map(len, before))
@@ -155,18 +174,24 @@ class TextModel:
                 log_probs[:, 0] = entropies[:, 0] = np.nan
             for i, (row, start) in enumerate(zip(shown, starts, strict=True)):
                 numbers = (log_probs[i, : len(row)], entropies[i, : len(row)])
-                found.append(TokenLogProbs(self.tokenizer.pieces(row), *numbers, start))
-        return found
+                looks[positions[i]] = TokenLogProbs(self.tokenizer.pieces(row), *numbers, start)
+        return [looks[position] for position in range(len(texts))]
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""
-        found = []
-        for start in range(0, len(texts), self._batch):
-            part = list(texts[start : start + self._batch])
-            rows = self._rows(part, 0)
+        text_rows = self.tokenizer.encode(list(texts))
+        states_of: dict[int, np.ndarray] = {}
+        for positions in self._batches(text_rows, 0):
+            part = [texts[position] for position in positions]
+            rows = self._rows(part, 0, [text_rows[position] for position in positions])
             states = np.asarray(self._states(self.params, *rows)[0].after, np.float32)
-            found += [states[i][rows.valid[i]] for i in range(len(part))]
-        return found
+            for position, of_text, valid in zip(positions, states, rows.valid, strict=False):
+                states_of[position] = of_text[valid]
+        return [states_of[position] for position in range(len(texts))]
+
+    def _batches(self, rows: Sequence[Sequence[int]], more: int) -> list[list[int]]:
+        """Positions of the texts that run together (`batches_of_like_length`); `more` tokens follow each of `rows`."""
+        return batches_of_like_length([len(row) + more for row in rows], self._batch)
 
     def _rows(self, texts: list[str], more: int, encoded: list[list[int]] | None = None) -> TokenRows:
         """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list."""
@@ -181,14 +206,16 @@ class TextModel:
 
 def _before(text: str, stops: Sequence[str]) -> str:
     """The text before the first stop in it."""
-    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
+    starts = [text.find(stop) for stop in stops if stop in text]
+    return text[: min(starts, default=len(text))]
 
 
 def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextModel:
-    """Loads a checkpoint in the layout of transformers: config.json, safetensors, tokenizer.json.
+    """Loads a checkpoint in the layout of transformers (config.json, safetensors, tokenizer.json), or a GGUF file.
 
     Args:
-      folder: of the checkpoint, or a model on the Hugging Face hub: OWNER/NAME or hf://OWNER/NAME@REVISION.
+      folder: of the checkpoint, a GGUF file, or a model on the Hugging Face hub: OWNER/NAME, hf://OWNER/NAME@REVISION, or
+        hf://OWNER/NAME/FILE.gguf.
       dtype: of parameters and computation.
 
     Raises:
@@ -202,11 +229,21 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
 
 
 def fetch(name: str | Path, key: str = "") -> Path:
-    """The folder of a checkpoint: `name` itself, or a copy of the hub's model; errors name `key` of the config."""
-    if str(name) and Path(name).is_dir():
-        return Path(name)
-    if hub.is_named(name):
-        return Path(hub.local(name, key))
+    """The folder of a checkpoint: `name` itself, one that stands for a GGUF file, or a copy of the hub's model.
+
+    Raises:
+      UserError: there is no such folder, file or model, or the GGUF file cannot be used; it names `key` of the config.
+    """
     where = f"config.{key}={name}" if key else str(name)
+    if hub.is_named(name):
+        copy = Path(hub.local(name, key))
+        return gguf_folder.folder_of(copy) if gguf_files.is_gguf(copy) else copy
+    if gguf_files.is_gguf(name):
+        return gguf_folder.folder_of(name)
+    if Path(name).suffix == gguf_files.SUFFIX:
+        raise UserError(f"{where}: there is no such file")
+    if str(name) and Path(name).is_dir():
+        file = gguf_folder.only_file(name)
+        return Path(name) if file is None else gguf_folder.folder_of(file)
     missing = f"{where} is neither a folder nor a model of the hub"
     return hub.snapshot(str(name), None, missing, hub.MODEL_FILES)

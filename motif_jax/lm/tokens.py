@@ -16,6 +16,8 @@ from motif_jax.core.errors import UserError
 FILE = "tokenizer.json"
 # Smallest padded length of `bucket`.
 _SMALLEST = 16
+# Most tokens of a batch, padding included: attention of 32 long prompts at a time would take gigabytes.
+TOKENS_OF_BATCH = 4096
 
 
 class TokenRows(NamedTuple):
@@ -41,12 +43,12 @@ class Tokenizer:
             raise UserError(
                 f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
-        found = cls(tokenizer_files.read(path), str(path))
-        if vocab_size is not None and found.size > vocab_size:
+        tokenizer = cls(tokenizer_files.read(path), str(path))
+        if vocab_size is not None and tokenizer.size > vocab_size:
             raise UserError(
-                f"{path} has {found.size} tokens, the model beside it {vocab_size}: it belongs to another model"
+                f"{path} has {tokenizer.size} tokens, the model beside it {vocab_size}: it belongs to another model"
             )
-        return found
+        return tokenizer
 
     @property
     def size(self) -> int:
@@ -75,10 +77,10 @@ class Tokenizer:
 
     def token(self, text: str) -> int:
         """The number of the token `text`, special or not; UserError where there is no such token."""
-        found = self.find(text)
-        if found is None:
+        number = self.find(text)
+        if number is None:
             raise UserError(f"{self._source} has no token {text!r}")
-        return found
+        return number
 
 
 def _once_begun(encoding: Encoding) -> list[int]:
@@ -97,13 +99,13 @@ def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = F
     if not texts:
         raise UserError("there are no candidates to choose between")
     rows = tokenizer.encode(texts, special)
-    places: dict[tuple[int, ...], str] = {}
+    text_of: dict[tuple[int, ...], str] = {}
     for text, row in zip(texts, rows, strict=True):
         if not row:
             raise UserError(f"candidate {text!r} has no tokens")
-        if tuple(row) in places:
-            raise UserError(f"candidates {places[tuple(row)]!r} and {text!r} have the same tokens")
-        places[tuple(row)] = text
+        if tuple(row) in text_of:
+            raise UserError(f"candidates {text_of[tuple(row)]!r} and {text!r} have the same tokens")
+        text_of[tuple(row)] = text
     return rows
 
 
@@ -115,12 +117,30 @@ def bucket(length: int, most: int | None = None) -> int:
     return size if most is None else max(length, min(size, most))
 
 
+def batches_of_like_length(
+    lengths: Sequence[int], most: int, tokens_of_batch: int = TOKENS_OF_BATCH
+) -> list[list[int]]:
+    """Positions of rows that run together: the longest first, at most `most` rows and `tokens_of_batch` tokens with their padding.
+
+    Attention of a batch takes rows times the square of the longest: one row of 3,000 tokens beside nine short ones took 6 GB.
+    """
+    order = sorted(range(len(lengths)), key=lambda position: -lengths[position])
+    parts: list[list[int]] = []
+    while order:
+        fitting = tokens_of_batch // bucket(lengths[order[0]])
+        # A power of two, as programs have it.
+        count = most if fitting >= most else 1 << max(0, fitting.bit_length() - 1)
+        parts.append(order[:count])
+        order = order[count:]
+    return parts
+
+
 def padded(rows: Sequence[Sequence[int] | np.ndarray], length: int | None = None, pad: int = 0) -> TokenRows:
     """Pads rows on the right to `length`, by default to the longest."""
     width = max((len(row) for row in rows), default=0) if length is None else length
     tokens = np.full((len(rows), width), pad, np.int32)
     valid = np.zeros((len(rows), width), bool)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row)] = row
-        valid[place, : len(row)] = True
+    for index, row in enumerate(rows):
+        tokens[index, : len(row)] = row
+        valid[index, : len(row)] = True
     return TokenRows(tokens, valid)

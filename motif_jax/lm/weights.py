@@ -1,4 +1,4 @@
-"""Reads and writes parameters as safetensors files under transformers' names, in shards if they are large.
+"""Reads and writes parameters as safetensors files under transformers' names, in shards if they are large; reads GGUF files.
 
 A table for each architecture maps tensors to parameters. Linear layers are transposed in the files ([out, in] in PyTorch), except
 GPT-2's, whose queries, keys and values are one tensor.
@@ -7,6 +7,7 @@ GPT-2's, whose queries, keys and values are one tensor.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,9 @@ from motif_jax.core import digests, tensor_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.lm import checkpoint_fit
-from motif_jax.lm.checkpoint_files import INDEX, SINGLE, Tensors
+from motif_jax.lm.checkpoint_files import INDEX, SINGLE, NamedTensors, Tensors, open_tensors
 from motif_jax.lm.config import ModelConfig, read
+from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import param_shapes
 
 SHARD_BYTES = 4 << 30
@@ -43,7 +45,9 @@ class WeightEntry(NamedTuple):
 
 def entries(config: ModelConfig) -> list[WeightEntry]:
     """The table of an architecture."""
-    table = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
+    table = {
+        "t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "qwen3": _llama, "gemma3_text": _llama, "roberta": _roberta,
+    }  # fmt: skip
     head = () if config.tied or not config.has_decoder else _linear(("head",), "lm_head", False)
     return [*table[config.architecture](config), *head]
 
@@ -68,20 +72,21 @@ def _t5(config: ModelConfig) -> Iterator[WeightEntry]:
         yield WeightEntry((side, "relative_bias"), first)
         yield WeightEntry((side, "final_norm", "scale"), f"{side}.final_layer_norm.weight")
         for layer in range(layers):
-            path, name = (side, f"block_{layer}"), f"{side}.block.{layer}.layer"
-            parts = [("attention", "SelfAttention")]
+            path = (side, f"block_{layer}")
+            name = f"{side}.block.{layer}.layer"
+            attentions = [("attention", "attention_norm", "SelfAttention")]
             if side == "decoder":
-                parts.append(("cross_attention", "EncDecAttention"))
-            for place, (ours, theirs) in enumerate(parts):
+                attentions.append(("cross_attention", "cross_norm", "EncDecAttention"))
+            for number, (ours, norm, theirs) in enumerate(attentions):
                 for part in ("query", "key", "value", "output"):
-                    yield from _linear((*path, ours, part), f"{name}.{place}.{theirs}.{part[0]}", False)
-                norm = ours.replace("attention", "norm") if place else "attention_norm"
-                yield WeightEntry((*path, norm, "scale"), f"{name}.{place}.layer_norm.weight")
-            place, inner = len(parts), f"{name}.{len(parts)}.DenseReluDense"
+                    yield from _linear((*path, ours, part), f"{name}.{number}.{theirs}.{part[0]}", False)
+                yield WeightEntry((*path, norm, "scale"), f"{name}.{number}.layer_norm.weight")
+            last = len(attentions)
             names = {"activated": "wi_0", "factor": "wi_1"} if config.gated else {"activated": "wi"}
             for ours, theirs in {**names, "down": "wo"}.items():
-                yield from _linear((*path, "feed_forward", ours), f"{inner}.{theirs}", False)
-            yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{place}.layer_norm.weight")
+                inner = f"{name}.{last}.DenseReluDense.{theirs}"
+                yield from _linear((*path, "feed_forward", ours), inner, False)
+            yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{last}.layer_norm.weight")
 
 
 def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -89,7 +94,8 @@ def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
     yield WeightEntry(("position_embedding",), "transformer.wpe.weight")
     yield from _layer_norm(("decoder", "final_norm"), "transformer.ln_f")
     for layer in range(config.layers):
-        path, name = ("decoder", f"block_{layer}"), f"transformer.h.{layer}"
+        path = ("decoder", f"block_{layer}")
+        name = f"transformer.h.{layer}"
         yield from _layer_norm((*path, "attention_norm"), f"{name}.ln_1")
         yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.ln_2")
         for part, ours in enumerate(("query", "key", "value")):
@@ -103,15 +109,29 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
     yield WeightEntry(("embedding",), "model.embed_tokens.weight")
     yield WeightEntry(("decoder", "final_norm", "scale"), "model.norm.weight")
     for layer in range(config.layers):
-        path, name = ("decoder", f"block_{layer}"), f"model.layers.{layer}"
+        path = ("decoder", f"block_{layer}")
+        name = f"model.layers.{layer}"
         yield WeightEntry((*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight")
-        yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.post_attention_layernorm.weight")
+        # Gemma's name for the norm before the feed-forward layer is Llama's for the one behind attention.
+        before = "pre_feedforward_layernorm" if config.output_norms else "post_attention_layernorm"
+        yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{before}.weight")
+        if config.output_norms:
+            yield WeightEntry(
+                (*path, "attention_output_norm", "scale"), f"{name}.post_attention_layernorm.weight"
+            )
+            yield WeightEntry(
+                (*path, "feed_forward_output_norm", "scale"), f"{name}.post_feedforward_layernorm.weight"
+            )
+        if config.query_key_norm:
+            yield WeightEntry((*path, "attention", "query_norm", "scale"), f"{name}.self_attn.q_norm.weight")
+            yield WeightEntry((*path, "attention", "key_norm", "scale"), f"{name}.self_attn.k_norm.weight")
         for part in ("query", "key", "value", "output"):
             bias = config.output_bias if part == "output" else config.attention_bias
             yield from _linear((*path, "attention", part), f"{name}.self_attn.{part[0]}_proj", bias)
-        inner, bias = (*path, "feed_forward"), config.feed_forward_bias
         for ours, theirs in {"activated": "gate_proj", "factor": "up_proj", "down": "down_proj"}.items():
-            yield from _linear((*inner, ours), f"{name}.mlp.{theirs}", bias)
+            yield from _linear(
+                (*path, "feed_forward", ours), f"{name}.mlp.{theirs}", config.feed_forward_bias
+            )
 
 
 def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -121,7 +141,8 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
     yield WeightEntry(("type_embedding",), f"{top}.token_type_embeddings.weight")
     yield from _layer_norm(("embedding_norm",), f"{top}.LayerNorm")
     for layer in range(config.layers):
-        path, name = ("encoder", f"block_{layer}"), f"roberta.encoder.layer.{layer}"
+        path = ("encoder", f"block_{layer}")
+        name = f"roberta.encoder.layer.{layer}"
         for part in ("query", "key", "value"):
             yield from _linear((*path, "attention", part), f"{name}.attention.self.{part}", True)
         yield from _linear((*path, "attention", "output"), f"{name}.attention.output.dense", True)
@@ -134,26 +155,30 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
 def digest(folder: str | Path, below: bool = False) -> str:
     """Digest of the weights in a folder; `below`: in its subfolders too."""
     paths = sorted(Path(folder).glob("**/*.safetensors" if below else "*.safetensors"))
+    file = gguf_folder.file_in(folder)
+    if file is not None:
+        paths.append(file)
     return digests.of_bytes("".join(map(digests.of_input, paths)).encode())
 
 
 def there(folder: str | Path) -> bool:
     """Whether a folder holds weights; a folder with config.json alone describes a fresh model."""
-    return any((Path(folder) / name).is_file() for name in (INDEX, SINGLE))
+    return any((Path(folder) / name).is_file() for name in (INDEX, SINGLE, gguf_folder.LINK))
 
 
 def read_config(folder: str | Path) -> ModelConfig:
     """A folder's config; T5's `tied` is that of its weights, since transformers 5 writes every T5 as tied."""
-    found = read(folder)
-    if found.architecture != "t5" or not there(folder):
-        return found
-    return dataclasses.replace(found, tied=Tensors(folder).find("lm_head.weight") is None)
+    settings = read(folder)
+    if settings.architecture != "t5" or not there(folder):
+        return settings
+    return dataclasses.replace(settings, tied=Tensors(folder).name_of("lm_head.weight") is None)
 
 
 def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
     """RoBERTa's pooler, kernel and bias float32, as the first hidden layer (tanh) of a head; None where the file has none."""
     tensors = Tensors(folder)
-    kernel, bias = (tensors.find(f"roberta.pooler.dense.{part}") for part in ("weight", "bias"))
+    kernel = tensors.find("roberta.pooler.dense.weight")
+    bias = tensors.find("roberta.pooler.dense.bias")
     if kernel is None or bias is None:
         return None
     return {"kernel": np.asarray(kernel.T, np.float32), "bias": np.asarray(bias, np.float32)}
@@ -161,12 +186,13 @@ def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 def check(folder: str | Path, config: ModelConfig) -> None:
     """Raises UserError where `load` would, but for numbers that are not finite; reads no tensor."""
-    _require(Tensors(folder), folder, config)
+    _require(open_tensors(folder), folder, config)
 
 
-def _require(tensors: Tensors, folder: str | Path, config: ModelConfig) -> list[str]:
+def _require(tensors: NamedTensors, folder: str | Path, config: ModelConfig) -> list[str]:
     """Raises UserError where the tensors do not fit the model; returns the names of those that are not used."""
-    table, shapes = entries(config), flatten_dict(param_shapes(config))
+    table = entries(config)
+    shapes = flatten_dict(param_shapes(config))
     wanted = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
     embedding = next(entry.name for entry in table if entry.path == ("embedding",))
     return checkpoint_fit.require(tensors, folder, config, embedding, wanted)
@@ -192,9 +218,10 @@ def load(
     Raises:
       UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that are not finite.
     """
-    tensors = Tensors(folder)
+    tensors = open_tensors(folder)
     checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
-    return collect(tensors.find, folder, config, dtype, place)
+    find = functools.partial(tensors.find, dtype=dtype or np.float32)
+    return collect(find, folder, config, dtype, place)
 
 
 def collect(
@@ -211,7 +238,8 @@ def collect(
     Raises:
       UserError: tensors are missing, have another shape, or have numbers that are not finite; all of them are named.
     """
-    shapes, flat = flatten_dict(param_shapes(config)), {}
+    shapes = flatten_dict(param_shapes(config))
+    flat: dict[tuple[str, ...], Any] = {}
     missing: list[str] = []
     not_finite: list[str] = []
     for entry in entries(config):
@@ -247,7 +275,8 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
 
     The host holds one shard at a time. Weights that were in the folder are replaced.
     """
-    folder, flat = Path(folder), flatten_dict(params)
+    folder = Path(folder)
+    flat = flatten_dict(params)
     folder.mkdir(parents=True, exist_ok=True)
     for old in (INDEX, SINGLE, *(path.name for path in folder.glob("model-*-of-*.safetensors"))):
         (folder / old).unlink(missing_ok=True)
@@ -260,14 +289,14 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
         if shards[-1] and sum(sizes[x] for x in shards[-1]) + size > SHARD_BYTES:
             shards.append([])
         shards[-1].append(name)
-    places: dict[str, str] = {}
+    file_of: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {name: _tensor(sources[name], flat) for name in names}
         tensor_files.save(tensors, folder / file, metadata={"format": "pt"})
-        places |= dict.fromkeys(names, file)
+        file_of |= dict.fromkeys(names, file)
     if len(shards) > 1:
-        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": file_of}
         atomic_write_json(folder / INDEX, index)
 
 

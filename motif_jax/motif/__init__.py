@@ -9,8 +9,9 @@ The method has three phases (section 3 of the paper), one command each, in the o
 An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_reward.py` shows what the reward likes.
 
 annotation/     captions.py makes a text of a moment, questions.py the distinct questions of a dataset, prompts.py the words around
-                them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py. parsing.py reads a
-                verdict, store.py keeps every answer, shards.py writes the labels; judging.py and judge_probes.py measure the judge.
+                them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py; chat.py is what
+                judges by language models share. parsing.py reads a verdict. session.py asks a judge through store.py, which
+                keeps every answer; shards.py writes the labels. judging.py and judge_probes.py measure the judge.
 model_judge.py  the judge that runs a model in this process; it stands here since annotation/ is free of jax.
 pairs/          the dataset on disk: layout.py, writer.py, dataset.py; targets.py makes numbers of labels.
 reward/         reward_data.py and preference.py are the training, reward_task.py its task; reward_model.py loads the result with the
@@ -18,7 +19,10 @@ reward/         reward_data.py and preference.py are the training, reward_task.p
 
 Where a change goes:
 
-    another judge              a subclass of annotation.annotator.Annotator
+    another server             none is needed where it speaks the OpenAI protocol: annotator=openai and openai.base_url. Else a
+                               subclass of annotation.chat.ChatAnnotator, which has prompts, parsing and retries
+    another judge              a subclass of annotation.annotator.Annotator, named as annotator=module:Class; its docstring is the
+                               list of what it may have, docs/annotation.md has one of 20 lines
     another prompt             a YAML file as in configs/prompts
     another loss               reward/preference.py
     another normalisation      reward/normalisation.py

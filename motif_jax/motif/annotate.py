@@ -58,19 +58,22 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.name:
         shards.check_name(config.name)
     check_store(config.store_dir)
-    checks.existing_folder(config, "dataset_dir")
-    _open_dataset(config)
+    # Probes are texts of their own.
+    if not config.probe:
+        checks.existing_folder(config, "dataset_dir")
+        _open_dataset(config)
     check_annotator(_typed(config))
     _check_measures(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Annotates one shard, and merges the shards when all are finished."""
-    dataset = _open_dataset(config)
-    annotator = make_annotator(_typed(config), dataset=dataset)
     if config.probe:
+        annotator = make_annotator(_typed(config))
         with run_folder.opened(workdir, config):
             return _probe(config, workdir, annotator)
+    dataset = _open_dataset(config)
+    annotator = make_annotator(_typed(config), dataset=dataset)
     questions = _list_questions(config, dataset, annotator)
     if config.dry_run:
         report_dry_run(_typed(config), workdir, annotator, questions, AnswerStore(config.store_dir))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,29 @@ from motif_jax.play import policies
 from motif_jax.play.config import CollectedPairs
 from motif_jax.schema import read_section
 
-UNIFORM, AGENTS, SCRIPTED = "uniform", "agents", "scripted"
-# Which checkpoints 'latest' and the like meant when the collection was started.
-_SETTLED = "agents.json"
+# Names of players; others are the random players of NetHack.
+UNIFORM = "uniform"
+AGENTS = "agents"
+SCRIPTED = "scripted"
+# Which checkpoints 'latest' and the like meant when the collection was started, in the staging folder.
+_CHECKPOINTS = "agents.json"
 # Everything that decides what the dataset holds; only the number of workers may change.
 IDENTITY = (
-    "seed num_pairs length start_share spread drop_equal_captions environment policy mixture agents scripted lanes screens glyphs"
-).split()
+    "seed",
+    "num_pairs",
+    "length",
+    "start_share",
+    "spread",
+    "drop_equal_captions",
+    "environment",
+    "policy",
+    "mixture",
+    "agents",
+    "scripted",
+    "lanes",
+    "screens",
+    "glyphs",
+)
 
 
 def _spec(config: ConfigDict) -> EnvironmentSpec:
@@ -40,28 +57,42 @@ def _spec(config: ConfigDict) -> EnvironmentSpec:
 
 
 def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
-    asked = ("blstats", *(("tty_chars", "tty_colors") * config.screens), *(("glyphs",) * config.glyphs))
-    shown, known = {**spec.optional_fields, **spec.observation}, layout.DATA_ARRAYS
-    return tuple(name for name in asked if name in shown and shown[name].shape in known[name].steps)
+    """The observation fields besides the message that the dataset keeps: those that the environment has in the right shape."""
+    requested = ["blstats"]
+    if config.screens:
+        requested += ["tty_chars", "tty_colors"]
+    if config.glyphs:
+        requested.append("glyphs")
+    observation = {**spec.optional_fields, **spec.observation}
+    return tuple(
+        name
+        for name in requested
+        if name in observation and observation[name].shape in layout.DATA_ARRAYS[name].steps
+    )
 
 
 def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
+    """Kind of player -> how often it plays, relative to the others; AGENTS and SCRIPTED stand for all of their kind."""
     if config.policy != "mixture":
         return {UNIFORM if config.policy == "random" else config.policy: 1.0}
     weights = {name: float(weight) for name, weight in config.mixture.items() if weight > 0}
     if not has_habits(spec):
+        # The other random players of the mixture press keys of NetHack.
         weights = {name: weights[name] for name in (UNIFORM, SCRIPTED, AGENTS) if name in weights}
     return weights
 
 
 def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
-    found = {name: policies.from_outside(name, spec, "scripted") for name in checks.listed(config.scripted)}
-    for name, policy in found.items():
+    """The players of `config.scripted` by name. Raises UserError: one cannot be loaded, or needs a device."""
+    names = checks.listed(config.scripted)
+    players = {name: policies.from_outside(name, spec, "scripted") for name in names}
+    for name, policy in players.items():
         checks.require(policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)")
-    return found
+    return players
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError where the config, the players or the work folder cannot be used; plays nothing."""
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
     steps = config.environment.max_episode_steps
@@ -72,111 +103,162 @@ def check(config: ConfigDict, workdir: Path) -> None:
     _check_fields(config, spec)
     _check_players(config, spec)
     if AGENTS in _weights(config, spec):
-        key = "policy" if config.policy == AGENTS else f"mixture.{AGENTS}"
-        use = f"config.{key}={config.policy if config.policy == AGENTS else config.mixture[AGENTS]}"
+        if config.policy == AGENTS:
+            use = f"config.policy={config.policy}"
+        else:
+            use = f"config.mixture.{AGENTS}={config.mixture[AGENTS]}"
+        # Agents' episodes are played again from their seeds and actions, see `sampling`.
         determinism.require(config.environment.name, registry.options_of(config.environment), use)
-    ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
-    if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):
+
+    is_collection = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
+    if (workdir / "data").exists() and not ((workdir / "config.json").exists() and is_collection):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
     if not (workdir / layout.META).exists():
         _check_disk(config, workdir, spec)
-        _agents(config, workdir / layout.STAGING / _SETTLED)
+        _agents(config, workdir / layout.STAGING / _CHECKPOINTS)
 
 
 def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
-    name, most = config.environment.name, layout.MESSAGE_BYTES
+    """Raises UserError unless the environment has a text that fits a dataset, and the pictures that the config wants."""
+    name = config.environment.name
+    limit = layout.MESSAGE_BYTES
     text = registry.require_text(name, spec.text_field)
-    fits = spec.observation[text].shape[-1] <= most
-    checks.require(fits, "environment.name", name, f"one whose texts have at most {most} bytes")
-    shown = not config.glyphs or "glyphs" in _fields(config, spec)
-    checks.require(shown, "glyphs", True, f"False: {name} shows none")
+    fits = spec.observation[text].shape[-1] <= limit
+    checks.require(fits, "environment.name", name, f"one whose texts have at most {limit} bytes")
+    has_glyphs = not config.glyphs or "glyphs" in _fields(config, spec)
+    checks.require(has_glyphs, "glyphs", True, f"False: {name} shows none")
 
 
 def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
+    """Raises UserError unless the players are named where they play, and can play this environment."""
     weights = _weights(config, spec)
     checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
     for key in (AGENTS, SCRIPTED):
         allowed = f"left empty, or given with config.policy={key} or config.mixture.{key} above 0"
         checks.require(key in weights or not config[key], key, config[key], allowed)
+
     errands = [name for name in ERRANDS if config.policy == "mixture" and config.mixture[name] > 0]
     for name in errands:
         allowed = f"0: {name} plays NetHack, not {config.environment.name}"
         checks.require(has_habits(spec), f"mixture.{name}", config.mixture[name], allowed)
-    screens = not errands or "tty_chars" in _fields(config, spec)
-    checks.require(screens, "screens", False, f"True: {', '.join(errands)} read the screen")
-    allowed = "module:Class of scripted players, with commas between"
-    checks.require_key(config, "scripted", SCRIPTED not in weights or bool(_scripted(config, spec)), allowed)
+    can_read_screen = not errands or "tty_chars" in _fields(config, spec)
+    checks.require(can_read_screen, "screens", False, f"True: {', '.join(errands)} read the screen")
+
+    can_play = SCRIPTED not in weights or bool(_scripted(config, spec))
+    checks.require_key(config, "scripted", can_play, "module:Class of scripted players, with commas between")
 
 
 def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
+    """Raises UserError where the disk has no room for a collection that is about to start."""
     if (workdir / layout.STAGING).exists():
         return
-    there = next(folder for folder in (workdir.absolute(), *workdir.absolute().parents) if folder.exists())
+    folder = next(path for path in (workdir.absolute(), *workdir.absolute().parents) if path.exists())
     fields = ("message", "rewards", *_fields(config, spec))
-    step = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
-    # Once as chunks and once as the dataset; info/ is small beside it.
-    needed = int(2 * 1.05 * step * config.length * 2 * config.num_pairs)
-    free = shutil.disk_usage(there).free
+    step_bytes = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
+    dataset_bytes = step_bytes * config.length * 2 * config.num_pairs
+    # Once as chunks and once as the dataset; the rest is for info/, which is small.
+    needed = int(2 * 1.05 * dataset_bytes)
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
             f"config.num_pairs={config.num_pairs} needs about {format_number(needed / 1e9)} GB while it is collected, "
-            f"{there} has {format_number(free / 1e9)} GB: choose another --workdir, fewer pairs, or --config.screens=False"
+            f"{folder} has {format_number(free / 1e9)} GB: choose another --workdir, fewer pairs, or --config.screens=False"
         )
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Collects the pairs, or goes on where an earlier command was stopped; returns the exit status."""
     staging = workdir / layout.STAGING
     with run_folder.opened(workdir, config, IDENTITY):
         if (workdir / layout.META).exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return None
+
         spec = _spec(config)
-        weights, scripted = _weights(config, spec), _scripted(config, spec)
-        agents = _agents(config, staging / _SETTLED)
-        begun = [{**vars(agent), "digest": agent.digest()} for agent in agents.values()]
-        atomic_write_json(staging / _SETTLED, begun)
-        fields = _fields(config, spec)
-        added = tuple(field for field in fields if field not in spec.observation)
-        for key, several in ((AGENTS, agents), (SCRIPTED, scripted)):
-            share = weights.pop(key, 0.0) / max(1, len(several))
-            weights |= dict.fromkeys(several, share) if share else {}
-        options = registry.options_of(config.environment) | ({"fields": added} if added else {})
-        game, drawn = (config.environment.name, options), (config.seed, config.length, config.start_share)
-        even, text = config.spread == "messages", spec.text_field or "message"
-        plan = SamplingPlan(*game, ("message", *fields), *drawn, str(staging / "chunks"), even, text)
-        habits = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
-        players = Players(weights, config.seed, {**habits, **scripted})
+        agents = _agents(config, staging / _CHECKPOINTS)
+        checkpoints = [{**vars(agent), "digest": agent.digest()} for agent in agents.values()]
+        atomic_write_json(staging / _CHECKPOINTS, checkpoints)
+
         with Interruption() as stop:
             collection = Collection(
-                read_section(CollectedPairs, config), plan, players, agents, workdir, stop
+                read_section(CollectedPairs, config),
+                _plan(config, spec, staging / "chunks"),
+                _players(config, spec, agents),
+                agents,
+                workdir,
+                stop,
             )
-            plain, versions = run_folder.as_plain(config), run_folder.versions()
-            engine = {name: versions[name] for name in ("nle", "numpy") if name in versions}
-            settings = {key: plain[key] for key in IDENTITY}
-            meta = {"origin": "motif_jax collect", "config": settings, "engine": engine}
-            return None if collection.run(meta) else EXIT_CODE
+            return None if collection.run(_meta(config)) else EXIT_CODE
 
 
-def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
-    """The agents that play, by name; UserError if one is missing or differs from the one in the file `settled`."""
+def _plan(config: ConfigDict, spec: EnvironmentSpec, chunks: Path) -> SamplingPlan:
+    fields = _fields(config, spec)
+    options = registry.options_of(config.environment)
+    # Fields that the environment shows only on request.
+    added = tuple(field for field in fields if field not in spec.observation)
+    if added:
+        options |= {"fields": added}
+    return SamplingPlan(
+        environment=config.environment.name,
+        options=options,
+        fields=("message", *fields),
+        seed=config.seed,
+        length=config.length,
+        share=config.start_share,
+        folder=str(chunks),
+        even=config.spread == "messages",
+        text=spec.text_field or "message",
+    )
+
+
+def _players(config: ConfigDict, spec: EnvironmentSpec, agents: Mapping[str, Any]) -> Players:
+    """All players by name; the weight of AGENTS and that of SCRIPTED is shared among those of the kind."""
+    weights = _weights(config, spec)
+    scripted = _scripted(config, spec)
+    for kind, names in ((AGENTS, agents), (SCRIPTED, scripted)):
+        share = weights.pop(kind, 0.0) / max(1, len(names))
+        if share:
+            weights |= dict.fromkeys(names, share)
+    random_players = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
+    return Players(weights, config.seed, {**random_players, **scripted})
+
+
+def _meta(config: ConfigDict) -> dict[str, Any]:
+    """The origin of the dataset, for dataset.json."""
+    plain = run_folder.as_plain(config)
+    versions = run_folder.versions()
+    return {
+        "origin": "motif_jax collect",
+        "config": {key: plain[key] for key in IDENTITY},
+        # Other versions play other games from the same seeds.
+        "engine": {name: versions[name] for name in ("nle", "numpy") if name in versions},
+    }
+
+
+def _agents(config: ConfigDict, checkpoints: Path) -> dict[str, Any]:
+    """The agents that play, by name: those of the file `checkpoints`, else those that `config.agents` means now.
+
+    Raises UserError: one is missing, or was trained again since the file was written.
+    """
     if AGENTS not in _weights(config, _spec(config)):
         return {}
+    # Imports jax, which a collection without agents does not need.
     from motif_jax.play import agents
 
-    if settled.exists():
-        remedy = f"remove {settled.parent} and collect again"
-        entries = read_json(settled, remedy, kind=list)
-        try:
-            chosen = [agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries]
-        except (KeyError, TypeError, ValueError):
-            raise UserError(f"{settled} is damaged: {remedy}") from None
-        for entry, agent in zip(entries, chosen, strict=True):
-            if entry.get("digest") not in (None, agent.digest()):
-                raise UserError(
-                    f"config.agents={agent.name}: was trained again since the run started: restore "
-                    f"the previous one, or {remedy}"
-                )
-    else:
-        chosen = agents.resolve(config.agents)
-    return {agent.name: agent for agent in chosen}
+    if not checkpoints.exists():
+        return {agent.name: agent for agent in agents.resolve(config.agents)}
+
+    remedy = f"remove {checkpoints.parent} and collect again"
+    entries = read_json(checkpoints, remedy, kind=list)
+    try:
+        stored = [agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{checkpoints} is damaged: {remedy}") from None
+    for entry, agent in zip(entries, stored, strict=True):
+        if entry.get("digest") not in (None, agent.digest()):
+            raise UserError(
+                f"config.agents={agent.name}: was trained again since the run started: restore "
+                f"the previous one, or {remedy}"
+            )
+    return {agent.name: agent for agent in stored}

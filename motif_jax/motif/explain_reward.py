@@ -27,36 +27,46 @@ from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, seen
 from motif_jax.rl.reward_keys import Scoring
 
-# Messages of each end that the terminal shows.
-_SHOWN = 10
-PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
+# Best and worst messages that the terminal and the summary show.
+_MESSAGES_AN_END = 10
+PAGE = "explain.html"
+TABLE = "messages.csv"
+TEXTS = "texts.csv"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError where a reward, the dataset or a text of the config cannot be used."""
     run_folder.check_identity(workdir, config)
-    place = config.reward.dir
-    checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
+    reward_dir = config.reward.dir
+    checks.require(
+        bool(reward_dir), "reward.dir", reward_dir, "a reward: give it with --config.reward.dir=DIR"
+    )
     for key in ("reward", "other"):
-        place = config[key].dir
-        there = not place or Path(place).exists()
-        checks.require(there, f"{key}.dir", place, "a run folder or a .safetensors file")
+        path = config[key].dir
+        exists = not path or Path(path).exists()
+        checks.require(exists, f"{key}.dir", path, "a run folder or a .safetensors file")
     if config.dataset_dir:
         checks.existing_folder(config, "dataset_dir")
+
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:
+        # Raises where the reward has no statistics for the config's normalisation.
         _payment(config, model)
         architecture = model.network.architecture
         if folder is not None:
             PairsDataset.open(folder, need=("message", *architecture.fields))
         allowed = f"a dataset: {model.folder} reads {', '.join(architecture.fields)}, not the message alone"
-        known = folder is not None or architecture.message_only
-        checks.require_key(config, "dataset_dir", known, allowed)
+        can_rate = folder is not None or architecture.message_only
+        checks.require_key(config, "dataset_dir", can_rate, allowed)
     _rows_of_texts(config, models)
 
 
 def _open_models(config: ConfigDict) -> list[Any]:
-    sections = [config.reward, *([config.other] if config.other.dir else [])]
+    """The reward, and the other one to compare it with if the config names one."""
+    sections = [config.reward]
+    if config.other.dir:
+        sections.append(config.other)
     return [open_reward(section.dir, section.step) for section in sections]
 
 
@@ -66,65 +76,61 @@ def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
         return None
     if config.dataset_dir:
         return config.dataset_dir
-    named = reward.config.get("dataset_dir") or ""
-    folder = run_folder.stored_folder(reward.folder, named)
+    training_dataset = reward.config.get("dataset_dir") or ""
+    folder = run_folder.stored_folder(reward.folder, training_dataset)
     if folder is None:
         raise UserError(
-            f"config.dataset_dir=None: the reward's own dataset ({named or 'none named'}) is neither beside {reward.folder}, nor where its "
-            "training was started, nor here; name one"
+            f"config.dataset_dir=None: the reward's own dataset ({training_dataset or 'none named'}) is neither beside {reward.folder}, "
+            "nor where its training was started, nor here; name one"
         )
     return str(folder)
 
 
-def _asked(config: ConfigDict) -> list[str]:
+def _texts(config: ConfigDict) -> list[str]:
+    """The texts of `config.text`, which are separated by |."""
     return config.text.split("|") if config.text else []
 
 
 def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
     """The texts of `config.text` as uint8 [N, 256]; UserError for one that cannot be rated."""
-    asked = _asked(config)
-    for model in models if asked else ():
-        architecture = model.network.architecture
-        allowed = f"empty: {model.folder} reads {', '.join(architecture.fields)}, not the message alone, so it has no reward for a text"
-        checks.require_key(config, "text", architecture.message_only, allowed)
+    texts = _texts(config)
+    if texts:
+        for model in models:
+            architecture = model.network.architecture
+            allowed = f"empty: {model.folder} reads {', '.join(architecture.fields)}, not the message alone, so it has no reward for a text"
+            checks.require_key(config, "text", architecture.message_only, allowed)
     try:
-        return as_rows(asked)[0]
+        return as_rows(texts)[0]
     except UserError as error:
         raise UserError(f"config.text: {error}") from None
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
+    """Rates the messages and the texts of the config; writes the page, the tables and the summary."""
     with run_folder.opened(workdir, config):
         models = _open_models(config)
-        folder, met = _dataset_folder(config, models[0]), getattr(models[0], "met", {})
-        data = reward_ratings.messages_met(met) if folder is None else reward_ratings.read_messages(folder)
-        asked, rows = _asked(config), _rows_of_texts(config, models)
-        rewards, typed = [], []
-        for model, name in zip(models, _names(models), strict=True):
-            rating = reward_ratings.rate_dataset(model, data, config.max_steps)
-            most = config.max_evaluations, config.max_steps
-            history, evaluations = reward_ratings.history(model, data, *most)
-            rewards.append(_explained(config, model, name, rating, history, evaluations))
-            if asked:
-                rated = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
-                typed.append(_explained(config, model, name, rated, rated.normalised[None], [model.step]))
-        texts = [as_text(message) for message in data.messages]
-        counts = _counts(rows, data.messages, data.counts)
-        source = str(folder or f"the training in {models[0].folder}")
-        explanation = explain.Explanation(texts, data.counts, rewards, asked, typed, source, counts)
-        atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, rewards))
-        if asked:
-            atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
+        folder = _dataset_folder(config, models[0])
+        if folder is None:
+            data = reward_ratings.messages_met(models[0].met)
+        else:
+            data = reward_ratings.read_messages(folder)
+        explanation = _explain(config, models, folder, data)
+
+        atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, explanation.rewards))
+        if explanation.texts:
+            table = _table(explanation.texts, explanation.text_counts, explanation.typed)
+            atomic_write_text(workdir / TEXTS, table)
             _print_texts(explanation)
         else:
-            for reward in rewards:
+            for reward in explanation.rewards:
                 print(_overview(explanation.messages, explanation.counts, reward))
             # Of an earlier call, maybe of another reward.
             (workdir / TEXTS).unlink(missing_ok=True)
         page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
         atomic_write_text(workdir / PAGE, page)
         atomic_write_json(workdir / "summary.json", _summary(explanation))
-        for reward in rewards:
+
+        for reward in explanation.rewards:
             if not reward.rated.all():
                 print(
                     f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages have no reward, since none of the "
@@ -134,7 +140,29 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
+def _explain(config: ConfigDict, models: list[Any], folder: str | None, data: Any) -> explain.Explanation:
+    """Rates the dataset's messages, and the texts of the config, with every reward."""
+    texts = _texts(config)
+    rows = _rows_of_texts(config, models)
+    rewards = []
+    typed = []
+    for model, name in zip(models, _names(models), strict=True):
+        rating = reward_ratings.rate_dataset(model, data, config.max_steps)
+        history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
+        rewards.append(_explained(config, model, name, rating, history, evaluations))
+        if texts:
+            text_rating = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
+            text_history = text_rating.normalised[None]
+            typed.append(_explained(config, model, name, text_rating, text_history, [model.step]))
+
+    messages = [as_text(message) for message in data.messages]
+    source = str(folder or f"the training in {models[0].folder}")
+    text_counts = _counts(rows, data.messages, data.counts)
+    return explain.Explanation(messages, data.counts, rewards, texts, typed, source, text_counts)
+
+
 def _names(models: list[Any]) -> list[str]:
+    """Names of the rewards' folders or files, told apart by letters where they are equal."""
     names = [model.folder.stem if model.folder.suffix else model.folder.name for model in models]
     if len(set(names)) < len(names):
         names = [f"{name} ({letter})" for name, letter in zip(names, "AB", strict=True)]
@@ -146,6 +174,7 @@ def _scoring(config: ConfigDict) -> Scoring:
 
 
 def _payment(config: ConfigDict, model: Any) -> Any:
+    """The function from raw rewards to those that an agent is paid, with its `threshold`."""
     scoring = _scoring(config)
     return model.normalisation(True, scoring.level, fallback=scoring.quantile)
 
@@ -156,7 +185,8 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
         name=name,
         raw=rating.raw,
         normalised=rating.normalised,
-        paid=np.asarray(payment(rating.raw)) + 0.0,  # without the sign of what is below the threshold
+        # Adding 0 makes -0.0, which a reward below the threshold may be, a 0.0.
+        paid=np.asarray(payment(rating.raw)) + 0.0,
         threshold=payment.threshold,
         disagreement=rating.disagreement,
         history=history,
@@ -166,17 +196,18 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
     )
 
 
-def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
+def _table(messages: Any, counts: Any, rewards: Sequence[Any]) -> str:
     """CSV, greatest reward first: message, count, and the columns of each reward, empty where it has none."""
     columns: dict[str, Any] = {"message": list(map(csv_cell, messages)), "count": counts}
     for reward, letter in zip(rewards, "AB", strict=False):
-        parts = {"raw": reward.raw, "normalised": reward.normalised, "paid": reward.paid}
-        if reward.disagreement is not None:
-            parts["disagreement"] = reward.disagreement
-        for evaluation, values in zip(reward.evaluations, reward.history, strict=True):
-            parts[f"normalised_at_{evaluation}"] = values
         prefix = f"{letter}_" if len(rewards) > 1 else ""
-        columns |= {prefix + name: values for name, values in parts.items()}
+        columns[f"{prefix}raw"] = reward.raw
+        columns[f"{prefix}normalised"] = reward.normalised
+        columns[f"{prefix}paid"] = reward.paid
+        if reward.disagreement is not None:
+            columns[f"{prefix}disagreement"] = reward.disagreement
+        for evaluation, values in zip(reward.evaluations, reward.history, strict=True):
+            columns[f"{prefix}normalised_at_{evaluation}"] = values
     order = np.argsort(-rewards[0].normalised, kind="stable")
     table = pd.DataFrame(columns).iloc[order].to_csv(index=False, float_format="%.7g", lineterminator="\n")
     return str(table)
@@ -184,26 +215,37 @@ def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
 
 def _overview(messages: Sequence[str], counts: np.ndarray, reward: Any) -> str:
     """Lines for the terminal: the best and the worst messages, the threshold and the share of the steps that it pays."""
-    order = np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
-    parts = {f"best {_SHOWN} of {order.size:,}": order[:_SHOWN], f"worst {_SHOWN}": order[::-1][:_SHOWN]}
-    if order.size <= 2 * _SHOWN:
-        parts = {f"all {order.size}": order}
+    order = _best_first(reward)
+    if order.size <= 2 * _MESSAGES_AN_END:
+        groups = {f"all {order.size}": order}
+    else:
+        groups = {
+            f"best {_MESSAGES_AN_END} of {order.size:,}": order[:_MESSAGES_AN_END],
+            f"worst {_MESSAGES_AN_END}": order[::-1][:_MESSAGES_AN_END],
+        }
     lines = []
-    for title, chosen in parts.items():
+    for title, group in groups.items():
         lines.append(f"{reward.name}, {title} messages (normalised, paid, steps):")
-        lines += [
-            f"  {reward.normalised[i]:+7.3f} {reward.paid[i]:7.3f} {counts[i]:9,}  {messages[i]!r}"
-            for i in chosen.tolist()
-        ]
+        for i in group.tolist():
+            figures = f"{reward.normalised[i]:+7.3f} {reward.paid[i]:7.3f} {counts[i]:9,}"
+            lines.append(f"  {figures}  {messages[i]!r}")
+
     share = counts[reward.pays].sum() / max(1, counts[reward.rated].sum())
     limit = "no threshold" if reward.threshold is None else f"threshold {reward.threshold:.3f}"
     paid = f"pays {reward.pays.sum():,} of {order.size:,} messages, on {100 * share:.3g} % of the steps"
-    return "\n".join([*lines, f"{reward.name}: {limit}, {paid}"])
+    lines.append(f"{reward.name}: {limit}, {paid}")
+    return "\n".join(lines)
+
+
+def _best_first(reward: Any) -> np.ndarray:
+    """Indices of the messages that have a reward, greatest first. NaN, the reward of the others, is sorted to the end."""
+    return np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
 
 
 def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    known = {message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)}
-    return np.array([known.get(row.tobytes(), 0) for row in rows], int)
+    """How many steps of the dataset show each text of `rows`, int64; 0 for a text that it does not have."""
+    count_of = {message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)}
+    return np.array([count_of.get(row.tobytes(), 0) for row in rows], int)
 
 
 def _print_texts(explanation: Any) -> None:
@@ -217,20 +259,25 @@ def _print_texts(explanation: Any) -> None:
 
 def _summary(explanation: Any) -> dict[str, Any]:
     rewards = explanation.rewards
-    found: dict[str, Any] = {"messages": len(explanation.messages), "steps": int(explanation.counts.sum())}
+    summary: dict[str, Any] = {
+        "messages": len(explanation.messages),
+        "steps": int(explanation.counts.sum()),
+        "rewards": [],
+    }
     for reward in rewards:
-        best = np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
-        found.setdefault("rewards", []).append(
+        order = _best_first(reward)
+        summary["rewards"].append(
             {
                 "name": reward.name,
                 "threshold": reward.threshold,
                 "paying_messages": int(reward.pays.sum()),
                 "unrated_messages": int((~reward.rated).sum()),
-                "most_liked": [explanation.messages[i] for i in best[:10]],
-                "least_liked": [explanation.messages[i] for i in best[::-1][:10]],
+                "most_liked": [explanation.messages[i] for i in order[:_MESSAGES_AN_END]],
+                "least_liked": [explanation.messages[i] for i in order[::-1][:_MESSAGES_AN_END]],
             }
         )
     if len(rewards) == 2:
-        value = rank_correlation(rewards[0].normalised, rewards[1].normalised)
-        found["rank_correlation"] = None if np.isnan(value) else value
-    return found
+        correlation = rank_correlation(rewards[0].normalised, rewards[1].normalised)
+        # JSON has no NaN.
+        summary["rank_correlation"] = None if np.isnan(correlation) else correlation
+    return summary

@@ -16,14 +16,15 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError unless the label files exist and fit the dataset, and the new name is free."""
     run_folder.check_identity(workdir, config)
     checks.existing_folder(config, "dataset_dir")
     dataset = PairsDataset.open(config.dataset_dir, need=())
     names = _names(config, dataset)
-    there = dataset.preference_names()
+    label_files = dataset.preference_names()
     for name in names:
-        allowed = f"label files of the dataset: {', '.join(there) or 'none'}"
-        checks.require_key(config, "names", name in there, allowed)
+        allowed = f"label files of the dataset: {', '.join(label_files) or 'none'}"
+        checks.require_key(config, "names", name in label_files, allowed)
         dataset.preference(name)
     if config.name:
         shards.check_name(config.name)
@@ -32,6 +33,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
+    """Prints and writes the agreement; with `config.name` also combines the labels."""
     dataset = PairsDataset.open(config.dataset_dir, need=())
     with run_folder.opened(workdir, config):
         names = _names(config, dataset)
@@ -42,19 +44,26 @@ def run(config: ConfigDict, workdir: Path) -> None:
         summary = {"names": names, "agreement": ensembles.agreement(votes)}
         if config.name:
             merged = ensembles.combine(votes, config.method)
-            read = {vote.name: vote.labels.tobytes() + vote.probabilities.tobytes() for vote in votes}
-            labels = {name: digests.of_bytes(content) for name, content in read.items()}
-            sources = {"method": config.method, "labels": labels}
+            # By their content, so that the same command may be given again, but not after one of them has changed.
+            source_digests = {}
+            for vote in votes:
+                content = vote.labels.tobytes() + vote.probabilities.tobytes()
+                source_digests[vote.name] = digests.of_bytes(content)
+            sources = {"method": config.method, "labels": source_digests}
             path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
-            shown = ", ".join(f"{count:,} {label}" for label, count in counts(merged.labels).items())
-            print(f"\n{path}: {config.method} of {len(names)} annotations; {shown}", flush=True)
-            summary["merged"] = {"name": config.name, "method": config.method, **counts(merged.labels)}
+
+            label_counts = counts(merged.labels)
+            totals = ", ".join(f"{count:,} {label}" for label, count in label_counts.items())
+            print(f"\n{path}: {config.method} of {len(names)} annotations; {totals}", flush=True)
+            summary["merged"] = {"name": config.name, "method": config.method, **label_counts}
         atomic_write_json(workdir / "summary.json", summary)
 
 
 def _names(config: ConfigDict, dataset: PairsDataset) -> list[str]:
-    others = [name for name in dataset.preference_names() if name != config.name]
-    names = checks.listed(config.names) or others
+    """The label files to compare: those of `config.names`, else all of the dataset but the one that is written."""
+    names = checks.listed(config.names)
+    if not names:
+        names = [name for name in dataset.preference_names() if name != config.name]
     if not names:
         raise UserError(f"config.dataset_dir={config.dataset_dir}: has no label files in preference/")
     return names

@@ -1,4 +1,8 @@
-"""Records episodes for the pairs dataset on all cores: who plays, the chunk of each, the worker process. No jax."""
+"""Records episodes for the pairs dataset on all cores: who plays, the chunk of each, the worker process. No jax.
+
+Agents need the device, so that they play first and write down their actions; the recording plays their episodes again from
+seeds and actions, on the cores, as it plays those of all other players.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,7 @@ STATUS_INFO = {
 }
 # The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy says.
 CHARACTER = "mon-hum-neu-mal"
+# Rows of the arrays for an episode, doubled when one is longer: 5,000 steps and the last observation.
 _FIRST_CAPACITY = 5001
 
 
@@ -78,22 +83,29 @@ class Players:
     def __init__(
         self, weights: Mapping[str, float], seed: int, policies: Mapping[str, Any] = PLAYERS
     ) -> None:
-        self.names = tuple(sorted(weights))  # by the numbers that info/player.npy has
-        self._policies, self._seed = policies, seed
+        # In the order of the numbers in info/player.npy.
+        self.names = tuple(sorted(weights))
+        self._policies = policies
+        self._seed = seed
         probabilities = np.array([weights[name] for name in self.names], np.float64)
         self._bounds = (probabilities / probabilities.sum()).cumsum()
 
     def name(self, episode: int) -> str:
+        """The name of an episode's player."""
         return self.names[self.number(episode)]
 
     def number(self, episode: int) -> int:
+        """The index in `names` of an episode's player."""
         uniform = seeds.rng(self._seed, "player", episode).random()
+        # The last bound may be a little below 1.
         return min(int(np.searchsorted(self._bounds, uniform, side="right")), len(self.names) - 1)
 
     def seed(self, episode: int) -> int:
+        """The seed of an episode's game."""
         return seeds.derive(self._seed, "episode", episode)
 
     def job(self, episode: int, actions: np.ndarray | None = None) -> EpisodeJob:
+        """The job that records an episode; `actions` are those of an agent that has played it."""
         policy = self._policies[self.name(episode)] if actions is None else ReplayedActions(actions)
         return EpisodeJob(episode, self.seed(episode), self.number(episode), policy)
 
@@ -109,11 +121,11 @@ class History:
         self._rows: list[Row] = []
 
     def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int, int]:
-        """Plays one episode; returns name -> array [rows, ...], views that the next one overwrites, its steps, and how it ended.
+        """Plays one episode; returns name -> array [rows, ...], the number of its steps, and how it ended.
 
-        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0); the final
-        observation has a row where the environment's `last_text` says so. Raises
-        EngineError: the policy has no more actions before the episode ends.
+        The arrays are views that the next episode overwrites. Row t is the observation on which action t was chosen, with the
+        reward that came with it (0 in row 0); the final observation has a row where the environment's `last_text` says so.
+        Raises EngineError: the policy has no more actions before the episode ends.
         """
         choose = policy.player(seed, self._environment.spec)
         for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
@@ -125,23 +137,30 @@ class History:
         return {**history, "rewards": self._rewards[:rows]}, step, moment.end
 
     def _row(self, step: int) -> Row:
+        """The views into which the environment writes the observation of a step; doubles the arrays when they are full."""
         if step == len(self._rewards):
-            self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
-            self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
-            self._rows = [row(self._arrays, place) for place in range(len(self._rows))]
+            self._arrays = {name: _doubled(array) for name, array in self._arrays.items()}
+            self._rewards = _doubled(self._rewards)
+            # The views of the old arrays would keep them alive, and lose what is written from now on.
+            self._rows = [row(self._arrays, index) for index in range(len(self._rows))]
         if step == len(self._rows):
             self._rows.append(row(self._arrays, step))
         return self._rows[step]
 
 
+def _doubled(array: np.ndarray) -> np.ndarray:
+    return np.concatenate([array, np.zeros_like(array)])
+
+
 def caption_keys(messages: np.ndarray) -> np.ndarray:
-    """Keys of the captions of sub-sequences: uint8 [rows, length, bytes] -> uint64 [rows], equal when they are."""
-    found: dict[bytes, int] = {}
+    """Keys of the captions of sub-sequences uint8 [rows, length, bytes]: uint64 [rows], equal for equal captions."""
+    keys: dict[bytes, int] = {}
     for message in messages:
-        if (raw := message.tobytes()) not in found:
+        raw = message.tobytes()
+        if raw not in keys:
             digest = hashlib.blake2b(caption(message).encode(), digest_size=8).digest()
-            found[raw] = int.from_bytes(digest, "little")
-    return np.array([found[message.tobytes()] for message in messages], np.uint64)
+            keys[raw] = int.from_bytes(digest, "little")
+    return np.array([keys[message.tobytes()] for message in messages], np.uint64)
 
 
 def chunk_arrays(
@@ -152,12 +171,18 @@ def chunk_arrays(
     info: Mapping[str, float],
 ) -> dict[str, np.ndarray]:
     """The arrays of the chunk of an episode of `steps`: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
-    rows, length = len(history["rewards"]), plan.length
+    rows = len(history["rewards"])
+    length = plan.length
+
     texts = history[plan.text]
     missing = layout.MESSAGE_BYTES - texts.shape[1]
-    history = {**history, "message": np.pad(texts, ((0, 0), (0, missing))) if missing else texts}
+    if missing:
+        texts = np.pad(texts, ((0, 0), (0, missing)))
+    history = {**history, "message": texts}
+
     weights = chunks.evenly(history["message"], length) if plan.even else None
-    starts = chunks.draw_starts(rows, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
+    rng = seeds.rng(plan.seed, "starts", job.index)
+    starts = chunks.draw_starts(rows, length, plan.share, rng, weights)
     data = chunks.gather({name: history[name] for name in (*plan.fields, "rewards")}, starts, length)
     arrays = {f"data/{name}": array for name, array in data.items()}
     constants: dict[str, Any] = {}
@@ -192,34 +217,43 @@ class Sampler:
         self._history = History(self._environment)
 
     def answer(self, request: EpisodeJob) -> tuple[int, int]:
-        job, plan = request, self._plan
+        """Plays and writes an episode; returns the number of its sub-sequences and of its steps."""
+        job = request
+        plan = self._plan
+        is_replay = isinstance(job.policy, ReplayedActions)
         try:
-            played, steps, end = self._history.play(job.seed, job.policy)
-            if isinstance(job.policy, ReplayedActions) and len(job.policy.taken) != steps:
+            history, steps, end = self._history.play(job.seed, job.policy)
+            if is_replay and len(job.policy.taken) != steps:
                 raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
         except EngineError as error:
             # With a cause, the environment itself failed.
-            differs = isinstance(job.policy, ReplayedActions) and error.__cause__ is None
+            differs = is_replay and error.__cause__ is None
             if differs and determinism.is_outside(plan.environment):
-                raise self._unlike(job, error) from error
+                raise self._not_repeatable(job, error) from error
             raise
+
         info = self._environment.episode_info()
-        arrays = chunk_arrays(played, steps, job, plan, info)
+        arrays = chunk_arrays(history, steps, job, plan, info)
         summary = {"end": float(end), **info}
-        arrays["summary_names"] = np.array(sorted(summary))
-        arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
+        names = sorted(summary)
+        arrays["summary_names"] = np.array(names)
+        arrays["summary_values"] = np.array([summary[name] for name in names], np.float64)
         count = len(arrays["info/step"])
         chunks.save(plan.folder, job.index, count, arrays)
         return count, steps
 
-    def _unlike(self, job: EpisodeJob, error: EngineError) -> UserError:
-        """A user's environment that plays an agent's episode otherwise would fail for every process alike."""
+    def _not_repeatable(self, job: EpisodeJob, error: EngineError) -> UserError:
+        """The error of a user's environment that plays an agent's episode otherwise the second time.
+
+        A UserError, as the next process would fail in the same way.
+        """
         return UserError(
             f"config.policy=agents plays episodes again from their seeds and actions, and config.environment.name="
             f"{self._plan.environment} plays that of seed {job.seed} otherwise the second time ({error}): {determinism.REMEDY}"
         )
 
     def close(self) -> None:
+        """Closes the environment."""
         self._environment.close()
 
 
@@ -234,24 +268,26 @@ class Sampled:
 
 
 def record(
-    jobs: Iterable[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
+    jobs: Iterable[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, has_episodes: bool = False
 ) -> Generator[Sampled, None, None]:
     """Yields jobs as `run_jobs` records them into chunk files; an episode in which several processes die is left out.
 
-    Raises UserError if they die before the first episode is played; `answered` says that one has been played earlier.
+    Raises UserError if they die before the first episode is played, for then it is hardly the episode's fault; `has_episodes`
+    says that an earlier command or call has played one.
     """
 
-    def lost(job: EpisodeJob) -> None:
-        if not answered:
+    def check_lost(job: EpisodeJob) -> None:
+        if not has_episodes:
             raise UserError(
                 "the recording processes die before they have played one episode: see their output above"
             )
 
-    with contextlib.closing(run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, lost)) as played:
-        for job, answer in played:
+    with contextlib.closing(run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, check_lost)) as answers:
+        for job, answer in answers:
             if answer is None:
                 chunks.save(plan.folder, job.index, 0, {})
-                yield Sampled(job, 0, 0, left_out=True)
+                yield Sampled(job, count=0, steps=0, left_out=True)
             else:
-                answered = True
-                yield Sampled(job, *answer)
+                has_episodes = True
+                count, steps = answer
+                yield Sampled(job, count, steps)

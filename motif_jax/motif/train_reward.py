@@ -22,46 +22,64 @@ from motif_jax.motif.reward.reward_task import RewardTask
 from motif_jax.motif.reward.training_texts import FILE, write_training_texts
 from motif_jax.schema import read_section
 
+# Keys that a resumed training must not change.
 IDENTITY = (
-    "stage seed annotator batch_size epochs least_steps train_fraction network optimizer labels ensemble early_stopping chunk_steps "
-    "num_devices compat"
-).split()
+    "stage",
+    "seed",
+    "annotator",
+    "batch_size",
+    "epochs",
+    "least_steps",
+    "train_fraction",
+    "network",
+    "optimizer",
+    "labels",
+    "ensemble",
+    "early_stopping",
+    "chunk_steps",
+    "num_devices",
+    "compat",
+)
 
-# Of train_agent's configs.
+# `reward.quantile` of train_agent's configs, for which the end of the training prints what an agent would be paid.
 DEFAULT_QUANTILE = 0.5
 
-# A batch of this size may be larger than the dataset: the rest of it is padding.
+# A batch of up to this size may be larger than the dataset: the rest of it is padding.
 MOST_PADDED = 1 << 16
 
 
-def check(given: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, given, IDENTITY)
-    config = read_section(RewardConfig, given)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    """Raises UserError where the config, the dataset or its labels cannot be used; trains nothing."""
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(RewardConfig, config_tree)
     offline_run.check(config, None)
     architecture = architecture_of(config)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
     checks.existing_folder(config, "dataset_dir")
     dataset = reward_data.open_dataset(config, architecture)
-    most = max(dataset.num_pairs, MOST_PADDED)
-    allowed = f"at most {most:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}"
-    checks.require_key(config, "batch_size", config.batch_size <= most, allowed)
-    names, weights = checks.listed(config.annotator or ""), config.labels.annotator_weights
-    if weights.strip():
+
+    limit = max(dataset.num_pairs, MOST_PADDED)
+    allowed = f"at most {limit:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}"
+    checks.require_key(config, "batch_size", config.batch_size <= limit, allowed)
+
+    names = checks.listed(config.annotator or "")
+    if config.labels.annotator_weights.strip():
         try:
-            numbers = [float(weight) for weight in weights.split(",")]
+            weights = [float(weight) for weight in config.labels.annotator_weights.split(",")]
         except ValueError:
-            numbers = []
-        good = len(numbers) == len(names) and all(0 < number < math.inf for number in numbers)
+            weights = []
+        are_usable = len(weights) == len(names) and all(0 < weight < math.inf for weight in weights)
         allowed = f"{len(names)} positive numbers, one an annotator"
-        checks.require_key(config, "labels.annotator_weights", good, allowed)
+        checks.require_key(config, "labels.annotator_weights", are_usable, allowed)
     if config.labels.soft or config.labels.confidence == "probability":
         for name in names:
             targets.read_probabilities(dataset, name)
 
 
-def run(given: ConfigDict, workdir: Path) -> int:
-    config = read_section(RewardConfig, given)
+def run(config_tree: ConfigDict, workdir: Path) -> int:
+    """Trains to the end, or goes on where an earlier command was stopped; returns the exit status."""
+    config = read_section(RewardConfig, config_tree)
     parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
@@ -69,21 +87,24 @@ def run(given: ConfigDict, workdir: Path) -> int:
         data = reward_data.load(config)
         task = RewardTask(config, data, parallel)
         records.refuse_other_data(workdir, task.digests, task.source)
-        about = ""
+
+        lines = []
         if task.network.architecture.message_only:
             write_training_texts(workdir, data.messages[data.counts > 0])
             counts = outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages))
-            about = outcomes.describe(counts, data.messages) + "\n"
-        about += (
+            lines.append(outcomes.describe(counts, data.messages))
+        sizes = (
             f"{data.train.size:,} training and {data.validation.size:,} validation pairs, {len(data.messages):,} "
             f"distinct messages of up to {data.max_length} bytes; at most {task.plan.bucket:,} distinct ones of "
             f"{2 * config.batch_size * data.dataset.length:,} in a batch"
         )
         if task.plan.passes > 1:
-            about += f"; {task.plan.passes:,} passes over the pairs an epoch, {task.steps:,} steps in all"
-        return OfflineRun(task, about, described)
+            sizes += f"; {task.plan.passes:,} passes over the pairs an epoch, {task.steps:,} steps in all"
+        lines.append(sizes)
+        return OfflineRun(task, "\n".join(lines), advice)
 
-    def described() -> str:
+    def advice() -> str:
+        """What an agent would be paid by the trained reward, printed at the end."""
         return threshold.describe(read_run(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
 
-    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, (FILE,), build)
+    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, (FILE,), build)

@@ -13,13 +13,18 @@ network of preferences between two texts. The order to read:
 Labels:
 
     label_service.py        queues questions, asks the judge in the background, hands labels over at the start of a batch
+    label_config.py         its sections of the config, and what may stand in them
     question_queue.py       which question is next
     label_queue.py          what is queued, in flight and answered, and what it costs
     label_log.py            each label with the number of the batch that it first counted in: a resumed run reads it again
     label_set.py            the labels as training data
     message_stats.py        every text that the agent has seen, with its counts and rewards
+    learning_metrics.py     how many labels and paid steps there are, and how long a label takes to its first use
 
-A label that arrives during an update waits in label_service.py; online.py takes it before it pays the next batch.
+A label that arrives during an update is written to the answer store and waits in label_queue.py. `OnlineReward.pay` in online.py
+takes it before it pays the next batch: the label is logged with that batch's number, and with retrieval it pays from there on.
+With a network it only calls for gradient steps, which run beside the learner; their parameters pay from the batch after them.
+
 online_model.py freezes what a run has learned. bag_of_words.py (word_vectors.py) is the paper's baseline without a judge.
 
 The training is `motif_jax/rl/training.py` with `configs/oni.py`; `check_reward.py` asks the judge again afterwards.

@@ -31,17 +31,20 @@ class BagOfWordsReward(FrozenTextReward):
         self._vectors = vectors
         self._threshold = float(setup.config.similarity)
         # Tokens of the distinct texts so far, and those among them that have no vector.
-        self.tokens = self.unknown = 0
-        sentence = goal_sentence(setup.config.goal)
-        self._goal = self._embed(text_bytes.encode(sentence))
-        length, missing = np.linalg.norm(self._goal), self.unknown
-        if not length > 0:
+        self.tokens = 0
+        self.unknown = 0
+
+        goal = text_bytes.encode(goal_sentence(setup.config.goal))
+        goal_tokens, goal_vectors = self._vectors_of(goal)
+        embedding = _sum(goal_vectors)
+        norm = np.linalg.norm(embedding)
+        if not norm > 0:
             raise UserError(
                 f"config.reward.goal={setup.config.goal}: none of its words has a vector in {setup.config.vectors}"
             )
-        self._goal /= length
-        self.description = f"likeness to the goal, {vectors.description}; {missing} of the goal's {self.tokens} tokens have none"
-        self.tokens = self.unknown = 0
+        self._goal = embedding / norm
+        missing = goal_tokens - len(goal_vectors)
+        self.description = f"likeness to the goal, {vectors.description}; {missing} of the goal's {goal_tokens} tokens have none"
 
     @classmethod
     def check(cls, config: AgentReward) -> None:
@@ -60,23 +63,33 @@ class BagOfWordsReward(FrozenTextReward):
         return cls(_open(setup.config.vectors), setup)
 
     def value(self, text: bytes) -> float:
-        embedding = self._embed(text)
-        length = float(np.linalg.norm(embedding))
-        cosine = float(embedding @ self._goal) / length if length > 0 else 0.0
+        num_tokens, vectors = self._vectors_of(text)
+        self.tokens += num_tokens
+        self.unknown += num_tokens - len(vectors)
+        embedding = _sum(vectors)
+        norm = float(np.linalg.norm(embedding))
+        # `_goal` has the norm 1.
+        cosine = float(embedding @ self._goal) / norm if norm > 0 else 0.0
         return cosine if cosine > self._threshold else 0.0
 
-    def _embed(self, text: bytes) -> np.ndarray:
-        """The sum of the vectors of a text's tokens, float32 [size]."""
-        tokens = [token.encode() for token in text_bytes.decode(text).split()]
-        found = [vector for token in tokens if (vector := self._vectors.of(token)) is not None]
-        self.tokens += len(tokens)
-        self.unknown += len(tokens) - len(found)
-        return np.asarray(np.sum(found, axis=0, dtype=np.float32) if found else np.zeros(1, np.float32))
+    def _vectors_of(self, text: bytes) -> tuple[int, list[np.ndarray]]:
+        """The number of a text's tokens, and the vectors float32 [size] of those that have one."""
+        tokens = text_bytes.decode(text).split()
+        vectors = [self._vectors.of(token.encode()) for token in tokens]
+        return len(tokens), [vector for vector in vectors if vector is not None]
 
     def metrics(self) -> dict[str, float]:
         return {"reward/unknown_tokens": self.unknown / max(1, self.tokens)}
 
 
+def _sum(vectors: list[np.ndarray]) -> np.ndarray:
+    """The sum float32 [size] of vectors; [0] without any, which any vector can be multiplied with."""
+    if not vectors:
+        return np.zeros(1, np.float32)
+    return np.asarray(np.sum(vectors, axis=0, dtype=np.float32))
+
+
+# Cached, as `check` and `make` read the same vectors.
 @functools.lru_cache(maxsize=1)
 def _open(path: str | None) -> WordVectors:
     return FileVectors(path) if path else HashedVectors()

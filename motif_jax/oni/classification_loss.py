@@ -24,11 +24,17 @@ Field = Any
 
 
 class LabelBatch(NamedTuple):
-    """Labelled messages of one step."""
+    """Labelled messages of one step.
 
-    messages: Field  # uint8 [B, 256]
-    targets: Field  # float32 [B], the probability of yes
-    weights: Field  # float32 [B], 0 for padding
+    Attributes:
+      messages: uint8 [B, 256].
+      targets: float32 [B], the probability of yes.
+      weights: float32 [B], 0 for padding.
+    """
+
+    messages: Field
+    targets: Field
+    weights: Field
 
 
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
@@ -52,20 +58,22 @@ def make_loss(
     The metrics, means over members, are `loss` and `accuracy` of the batch with dropout. `key` None leaves dropout off.
     """
 
-    def of_one(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    def member_loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
         logits = network.logits(params, batch.messages, max_length, key)
         weight = jnp.maximum(jnp.sum(batch.weights), 1e-12)
         loss = jnp.sum(cross_entropy(logits, batch.targets) * batch.weights) / weight
-        return loss, jnp.sum(correct(logits, batch.targets) * batch.weights) / weight
+        accuracy = jnp.sum(correct(logits, batch.targets) * batch.weights) / weight
+        return loss, accuracy
 
     def loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
         chex.assert_rank([batch.messages, batch.targets, batch.weights], [2, 1, 1])
         if members == 1:
-            value, accuracy = of_one(params, batch, key)
+            value, accuracy = member_loss(params, batch, key)
         else:
+            # Each member drops other units.
             keys = None if key is None else jax.random.split(key, members)
             axes = (0, None, None if key is None else 0)
-            value, accuracy = jax.vmap(of_one, in_axes=axes)(params, batch, keys)
+            value, accuracy = jax.vmap(member_loss, in_axes=axes)(params, batch, keys)
         return jnp.sum(value), {"loss": jnp.mean(value), "accuracy": jnp.mean(accuracy)}
 
     return loss

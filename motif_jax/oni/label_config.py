@@ -29,8 +29,8 @@ def check(config: AgentConfig, form: Form) -> None:
         "lexicon, model, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
     )
     with in_section():
-        possible = annotator_class(config.annotator.kind).beside_training
-    checks.require(possible, "annotator.kind", config.annotator.kind, allowed)
+        beside_training = annotator_class(config.annotator.kind).beside_training
+    checks.require(beside_training, "annotator.kind", config.annotator.kind, allowed)
     with in_section():
         if config.annotator.store_dir:
             check_store(config.annotator.store_dir)
@@ -39,8 +39,8 @@ def check(config: AgentConfig, form: Form) -> None:
 
 def annotator_config(config: AgentConfig) -> AnnotatorConfig:
     """The section `annotator` in the form that annotators read."""
-    given = {**vars(config.annotator), "annotator": config.annotator.kind, "compat": config.compat}
-    return read_open_section(AnnotatorConfig, given)
+    values = {**vars(config.annotator), "annotator": config.annotator.kind, "compat": config.compat}
+    return read_open_section(AnnotatorConfig, values)
 
 
 @contextlib.contextmanager
@@ -60,5 +60,5 @@ def in_run(config: AgentConfig, folder: str | os.PathLike[str]) -> AgentConfig:
     section = config.annotator
     conversations = os.path.join(folder, CONVERSATIONS) if section.keep_conversations else ""
     store = section.store_dir or os.path.join(folder, STORE)
-    made = dataclasses.replace(section, store_dir=store, conversations_dir=conversations)
-    return dataclasses.replace(config, annotator=made)
+    section = dataclasses.replace(section, store_dir=store, conversations_dir=conversations)
+    return dataclasses.replace(config, annotator=section)

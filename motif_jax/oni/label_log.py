@@ -19,21 +19,35 @@ FILE = "labels.jsonl"
 
 
 def _encode(label: Label) -> tuple[str, dict[str, Any]]:
-    value: dict[str, Any] = {"at": label.number, "step": label.step}
-    value |= {"items": list(label.items), "label": label.label, "met": label.met}
+    """Key and object of a label's line; the key is a hash of its texts."""
+    value: dict[str, Any] = {
+        "at": label.number,
+        "step": label.step,
+        "items": list(label.items),
+        "label": label.label,
+        "met": label.met,
+    }
     if label.probability is not None:
         value["p"] = label.probability
     if label.seconds:
         value["seconds"] = round(label.seconds, 4)
     if label.tokens:
         value["tokens"] = label.tokens
-    return hashlib.blake2b("\0".join(label.items).encode(), digest_size=16).hexdigest(), value
+    key = hashlib.blake2b("\0".join(label.items).encode(), digest_size=16).hexdigest()
+    return key, value
 
 
 def _decode(value: dict[str, Any]) -> Label:
-    answer = tuple(value["items"]), int(value["label"]), value.get("p")
-    cost = float(value.get("seconds", 0.0)), int(value.get("tokens", 0))
-    return Label(*answer, *cost, int(value["at"]), int(value["step"]), int(value["met"]))
+    return Label(
+        items=tuple(value["items"]),
+        label=int(value["label"]),
+        probability=value.get("p"),
+        seconds=float(value.get("seconds", 0.0)),
+        tokens=int(value.get("tokens", 0)),
+        number=int(value["at"]),
+        step=int(value["step"]),
+        met=int(value["met"]),
+    )
 
 
 def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
@@ -64,7 +78,7 @@ class LabelLog(LineWriter):
 
     def rewind(self, length: int) -> list[Label]:
         """Removes and returns the labels after a checkpoint, at which the log had `length` bytes."""
-        kept = len(list(read_log(self.path, length)))
-        later = list(read_log(self.path))[kept:]
+        num_before = len(list(read_log(self.path, length)))
+        later = list(read_log(self.path))[num_before:]
         self.cut(length)
         return later

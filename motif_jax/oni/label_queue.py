@@ -17,16 +17,32 @@ from motif_jax.oni.config import Queue
 from motif_jax.oni.question_queue import Items, Pending, PublishedQueue, QuestionQueue
 
 # Totals of a run, kept in checkpoints (see docs/metrics.md).
-_TOKENS = ("prompt", "completion", "cached")
-_TOTALS = "questions answers from_store ties unknown cut given_up failures dropped".split()
-_TOTALS += [f"{name}_tokens" for name in _TOKENS]
+_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
+_TOTALS = (
+    "questions",
+    "answers",
+    "from_store",
+    "ties",
+    "unknown",
+    "cut",
+    "given_up",
+    "failures",
+    "dropped",
+    *_TOKENS,
+)
 
 
 class Label(NamedTuple):
-    """The label of one question, never unknown; its probability is of yes, or P(first) + P(tie) / 2 for two texts.
+    """The label of one question, never unknown.
 
-    `seconds` and `tokens` are 0 for questions that were not sent. `number` is the index of the first batch that is paid with it,
-    `step` the run's environment steps before that batch, `met` those before the batch that showed the text first.
+    Attributes:
+      items: the text, or the two texts.
+      label: index of the verdict in the question's form.
+      probability: of yes, or P(first) + P(tie) / 2 for two texts; None where the annotator says none.
+      seconds, tokens: cost of the answer; 0 for questions that were not sent.
+      number: index of the first batch that is paid with it.
+      step: environment steps of the run before that batch.
+      met: environment steps of the run before the batch that showed the text first.
     """
 
     items: Items
@@ -42,8 +58,12 @@ class Label(NamedTuple):
 class LabelBookkeeper:
     """Counts and queue of a `LabelService`; thread safe.
 
+    A question goes from the queue (`enqueue`) into flight (`take`), and from there either back into the queue (`failed`, or
+    `answered` without a verdict while attempts are left) or to the labels that `poll` returns.
+
     Each distinct question is queued once, and not again while in flight or answered. Two texts are asked in one order, drawn
-    by their hash, whose answer serves both. Equal texts are a tie without asking. `published` (compat.oni_requeue): all as published.
+    by their hash, whose answer serves both. Equal texts are a tie without asking. With `published` (compat.oni_requeue) the
+    queue is that of the published code: an entry for every step, asked again however often it was answered.
     """
 
     def __init__(
@@ -55,33 +75,49 @@ class LabelBookkeeper:
         identity: Mapping[str, Any],
         prices: Prices | None,
     ) -> None:
-        self._form, self._hasher, self._prices = form, QuestionHasher(identity), prices
+        self._form = form
+        self._hasher = QuestionHasher(identity)
+        self._prices = prices
         self._published = published
-        self._queue: QuestionQueue | PublishedQueue = QuestionQueue(queue.size, queue.order)
+        self._batch = queue.batch
+        self._budget = queue.budget
+        self._attempts = attempts
+        self._lock = threading.Lock()
+
+        self._queue: QuestionQueue | PublishedQueue
         if self._published:
             self._queue = PublishedQueue(queue.size, queue.batch)
-        self._batch, self._budget, self._attempts = queue.batch, queue.budget, attempts
-        self._lock = threading.Lock()
-        # Question in flight -> True, in the order of their sending.
-        self._flight: dict[Pending, bool] = {}
-        self._flying: dict[Items, Pending] = {}
-        # Hashes of the texts with a label.
+        else:
+            self._queue = QuestionQueue(queue.size, queue.order)
+        # Questions in flight, in the order of their sending (a dict, as sets have no order), and by their texts. The published
+        # queue may send the same texts twice, which the second has only once.
+        self._in_flight: dict[Pending, bool] = {}
+        self._in_flight_by_items: dict[Items, Pending] = {}
+        # Hashes of the texts with a label: texts take more memory, and a run may see millions.
         self._settled: set[int] = set()
+        # Labels that `poll` has not returned yet.
         self._ready: list[Label] = []
+
+        # Environment steps of the run, for budgets by the step.
         self._step = 0
         self._totals = dict.fromkeys(_TOTALS, 0)
-        # The last row of metrics: its time, and seconds and tokens of each answer since.
-        self._since, self._recent = time.monotonic(), list[tuple[float, int]]()
+        # The time of the last row of metrics, and seconds and tokens of each answer since.
+        self._last_metrics = time.monotonic()
+        self._recent: list[tuple[float, int]] = []
         # Whether the annotator can be reached, and since when (Unix time).
-        self.server_up, self.server_since = False, time.time()
+        self.server_up = False
+        self.server_since = time.time()
 
     def enqueue(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
     ) -> None:
+        """Queues questions that were met at `counts` steps each, `step` environment steps after the run's begin."""
         with self._lock:
             self._step = max(self._step, step)
-            for place, (item, count) in enumerate(zip(items, counts, strict=True)):
-                self._enqueue(item, count, 0.0 if scores is None else scores[place])
+            if scores is None:
+                scores = [0.0] * len(items)
+            for item, count, score in zip(items, counts, scores, strict=True):
+                self._enqueue(item, count, score)
             self._queue.shrink()
 
     def _enqueue(self, item: Items, count: int, score: float) -> None:
@@ -96,37 +132,50 @@ class LabelBookkeeper:
             self._ready.append(Label(item, TIE, 0.5))
             return
         question = self._question(item)
-        pending = self._flying.get(question) or self._queue.enqueue(question, count, score)
+        pending = self._in_flight_by_items.get(question)
+        if pending is None:
+            pending = self._queue.enqueue(question, count, score)
         if self._form is PAIR and item not in pending.met_as:
             pending.met_as += (item,)
 
     def _question(self, item: Items) -> Items:
-        turned = self._form is PAIR and not self._published and is_reversed(self._hasher, *item)
-        return item[::-1] if turned else item
+        """The order in which two texts are asked; a single text is itself."""
+        is_turned = self._form is PAIR and not self._published and is_reversed(self._hasher, *item)
+        return item[::-1] if is_turned else item
 
-    def take(self, most: int) -> list[Pending]:
+    def take(self, limit: int) -> list[Pending]:
+        """Moves up to `limit` questions, as far as the budget goes, from the queue into flight; returns them."""
         with self._lock:
-            if self._published:  # one whole call after another
-                most = 0 if self._flight else self._batch
-            taken = self._queue.take(min(most, self._allowed()), time.monotonic())
-            for pending in taken:
-                self._flight[pending] = True
-                self._flying[pending.items] = pending
-            return taken
+            if self._published:
+                # The published code asks one whole call after another.
+                limit = 0 if self._in_flight else self._batch
+            questions = self._queue.take(min(limit, self._affordable()), time.monotonic())
+            for pending in questions:
+                self._in_flight[pending] = True
+                self._in_flight_by_items[pending.items] = pending
+            return questions
 
-    def _allowed(self) -> int:
-        budget, asked, flying = self._budget, self._totals["questions"], len(self._flight)
+    def _affordable(self) -> int:
+        """How many more questions the budget allows, when those in flight have cost what a question costs on average."""
+        asked = self._totals["questions"]
+        in_flight = len(self._in_flight)
         tokens = self._totals["prompt_tokens"] + self._totals["completion_tokens"]
-        each = max(tokens / max(asked, 1), 1e-9)
-        # At first the cost of a question is still unknown; published calls are whole.
-        first = self._batch if self._published else 1
-        left = [1 << 30]
-        for unit, share in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
-            if (most := getattr(budget, f"questions{unit}")) is not None:
-                left.append(math.floor(most * share - asked - flying))
-            if (most := getattr(budget, f"tokens{unit}")) is not None:
-                left.append((math.floor((most * share - tokens) / each) if asked else first) - flying)
-        return max(0, min(left))
+        tokens_per_question = max(tokens / max(asked, 1), 1e-9)
+
+        limits = [1 << 30]
+        for unit, scale in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
+            most_questions = getattr(self._budget, f"questions{unit}")
+            if most_questions is not None:
+                limits.append(math.floor(most_questions * scale - asked - in_flight))
+            most_tokens = getattr(self._budget, f"tokens{unit}")
+            if most_tokens is not None:
+                if asked:
+                    affordable = math.floor((most_tokens * scale - tokens) / tokens_per_question)
+                else:
+                    # The cost of a question is still unknown: one is tried. Published calls are whole.
+                    affordable = self._batch if self._published else 1
+                limits.append(affordable - in_flight)
+        return max(0, min(limits))
 
     def answered(
         self,
@@ -141,73 +190,90 @@ class LabelBookkeeper:
         `cut`: turns that ended before the model had answered.
         """
         with self._lock:
-            was_in_flight = self._land(pending)
+            was_in_flight = self._remove_from_flight(pending)
             self._totals["cut"] += cut
             self._count(answer, tokens, seconds)
+            # The answer to the first question of a start, which no training has asked, is counted but makes no label.
             if was_in_flight:
-                self._settle(pending, answer, sum((tokens or (0, 0))[:2]), seconds)
+                spent_tokens = 0 if tokens is None else tokens[0] + tokens[1]
+                self._settle(pending, answer, spent_tokens, seconds)
 
     def _settle(self, pending: Pending, answer: StoredAnswer, tokens: int, seconds: float) -> None:
-        unknown = answer.label == UNKNOWN
-        if unknown and answer.attempts < self._attempts and not self._published:
-            pending.attempts, pending.failures = answer.attempts, 0
+        """Makes labels of an answer, or queues the question again where it has no verdict."""
+        is_unknown = answer.label == UNKNOWN
+        if is_unknown and answer.attempts < self._attempts and not self._published:
+            pending.attempts = answer.attempts
+            pending.failures = 0
             self._queue.give_back(pending)
             self._queue.shrink()
             return
+
         for item in pending.met_as or (pending.items,):
             if not self._published:
                 self._settled.add(hash(item))
-            if not unknown:
-                judged = _judged(self._form, answer, item != pending.items)
-                self._ready.append(Label(item, *judged, seconds, tokens))
-        self._totals["given_up"] += unknown
+            if not is_unknown:
+                label, probability = _judged(self._form, answer, is_turned=item != pending.items)
+                self._ready.append(Label(item, label, probability, seconds, tokens))
+        if is_unknown:
+            self._totals["given_up"] += 1
 
     def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
-        totals = self._totals
+        is_unknown = answer.label == UNKNOWN
         if tokens is None:
-            totals["from_store"] += answer.label != UNKNOWN
+            if not is_unknown:
+                self._totals["from_store"] += 1
             return
-        totals["questions"] += 1
-        totals["unknown" if answer.label == UNKNOWN else "answers"] += 1
+        self._totals["questions"] += 1
+        self._totals["unknown" if is_unknown else "answers"] += 1
         for name, count in zip(_TOKENS, tokens, strict=True):
-            totals[f"{name}_tokens"] += count
+            self._totals[name] += count
         self._recent.append((seconds, tokens[0] + tokens[1]))
 
     def failed(self, pending: Pending) -> None:
+        """Queues a question again whose request failed."""
         with self._lock:
-            if self._land(pending):
+            if self._remove_from_flight(pending):
                 self._totals["failures"] += 1
                 self._queue.failed(pending, time.monotonic())
                 self._queue.shrink()
 
-    def _land(self, pending: Pending) -> bool:
-        self._flying.pop(pending.items, None)
-        return self._flight.pop(pending, False)
+    def _remove_from_flight(self, pending: Pending) -> bool:
+        """Returns whether the question was in flight."""
+        self._in_flight_by_items.pop(pending.items, None)
+        return self._in_flight.pop(pending, False)
 
     def in_flight(self) -> int:
-        return len(self._flight)
+        """The number of questions that were taken, and neither answered nor failed."""
+        return len(self._in_flight)
 
     def queued(self) -> int:
+        """The number of questions that wait to be taken."""
         return len(self._queue)
 
     def poll(self) -> list[Label]:
+        """The labels since the last call, in the order of their arrival."""
         with self._lock:
-            ready, self._ready = self._ready, []
-            return ready
+            labels = self._ready
+            self._ready = []
+            return labels
 
     def metrics(self) -> dict[str, float]:
         """Figures `annotator/` for a row of metrics (docs/metrics.md), with the same names from the first call on."""
         with self._lock:
-            now, before, totals = time.monotonic(), self._since, self._all_totals()
+            now = time.monotonic()
+            elapsed = max(now - self._last_metrics, 1e-9)
             latencies = [seconds for seconds, _ in self._recent] or [math.nan]
             recent_tokens = sum(tokens for _, tokens in self._recent)
-            self._since, self._recent = now, []
-            prompt, completion, cached = (totals.pop(f"{name}_tokens") for name in _TOKENS)
+            self._last_metrics = now
+            self._recent = []
+
+            totals = self._all_totals()
+            prompt, completion, cached = [totals.pop(name) for name in _TOKENS]
             figures = totals | {
                 "queued": len(self._queue),
-                "in_flight": len(self._flight),
+                "in_flight": len(self._in_flight),
                 "tokens": prompt + completion,
-                "tokens_per_second": recent_tokens / max(now - before, 1e-9),
+                "tokens_per_second": recent_tokens / elapsed,
                 "latency_mean": sum(latencies) / len(latencies),
                 "latency_max": max(latencies),
                 "cost": 0.0 if self._prices is None else self._prices.of(prompt, completion, cached),
@@ -217,24 +283,28 @@ class LabelBookkeeper:
             return {f"annotator/{name}": float(value) for name, value in figures.items()}
 
     def _all_totals(self) -> dict[str, int]:
+        """The totals with what the queue has dropped since this process began."""
         return self._totals | {"dropped": self._totals["dropped"] + self._queue.dropped}
 
     def state(self) -> dict[str, Any]:
-        """Queue and spent budgets for a checkpoint; JSON-able."""
+        """Queue and spent budgets for a checkpoint, as an object that JSON can hold. Questions in flight are queued again."""
         with self._lock:
             # In the order of their arrival, so that a queue that asks the newest first does so again. Entries of the
             # published queue have no such number; it sent its newest first.
-            waiting = sorted([*self._queue, *reversed(self._flight)], key=lambda pending: pending.met)
+            waiting = sorted([*self._queue, *reversed(self._in_flight)], key=lambda pending: pending.met)
+            entries = []
+            for pending in waiting:
+                # Both orders of two texts are entries; only the first has the count, which is that of both.
+                count = pending.count
+                for item in pending.met_as or (pending.items,):
+                    entries.append([list(item), count, pending.score])
+                    count = 0
+
             # Answers not yet returned by `poll`; a resumed run looks up single texts without a label by itself.
-            untaken = self._ready if self._form is PAIR else []
+            unreturned = self._ready if self._form is PAIR else []
             return {
-                "pending": [
-                    # Only the first of its forms has the count, which is that of all together.
-                    [list(item), 0 if place else pending.count, pending.score]
-                    for pending in waiting
-                    for place, item in enumerate(pending.met_as or (pending.items,))
-                ],
-                "ready": [list(label[:5]) for label in untaken],
+                "pending": entries,
+                "ready": [list(label[:5]) for label in unreturned],
                 "totals": self._all_totals(),
                 "step": self._step,
             }
@@ -254,10 +324,13 @@ class LabelBookkeeper:
             self._queue.shrink()
 
 
-def _judged(form: Form, answer: StoredAnswer, turned: bool) -> tuple[int, float | None]:
-    """Label and probability of texts from the answer about them, or about their reverse order (`turned`)."""
-    label, p = int(TURNED[answer.label]) if turned else answer.label, answer.probabilities
-    if p is None:
+def _judged(form: Form, answer: StoredAnswer, is_turned: bool) -> tuple[int, float | None]:
+    """Label and probability of texts from the answer about them, or about their reverse order (`is_turned`)."""
+    label = int(TURNED[answer.label]) if is_turned else answer.label
+    if answer.probabilities is None:
         return label, None
-    probability = p[FIRST] + p[TIE] / 2 if form is PAIR else p[YES]
-    return label, 1.0 - probability if turned else probability
+    if form is PAIR:
+        probability = answer.probabilities[FIRST] + answer.probabilities[TIE] / 2
+    else:
+        probability = answer.probabilities[YES]
+    return label, 1.0 - probability if is_turned else probability

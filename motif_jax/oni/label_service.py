@@ -1,9 +1,20 @@
-"""Labels for the texts of a training: asks a server in the background, other annotators in the caller's thread."""
+"""Labels for the texts of a training: asks a server in the background, other annotators in the caller's thread.
+
+With a server three threads meet here:
+
+    the training's    `enqueue` queues questions, `poll` takes the labels that have arrived; neither ever waits for the server
+    annotator         `_work` of this file: sends questions, writes answers to the store, makes labels of them
+    openai            the event loop of `openai_client`, which ends the futures that `submit` returns
+
+So a label that arrives while the training computes an update is written and waits in `label_queue`, until `poll` before the next
+batch takes it. A training waits for any other annotator, which answers in `poll`.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import math
 import queue
 import random
 import sys
@@ -26,14 +37,14 @@ from motif_jax.oni.question_queue import Items, Pending
 from motif_jax.rl.config import AgentConfig
 
 # How often a waiting thread checks whether to end, and whether delayed questions may be sent.
-_LOOK_SECONDS = 0.25
+_WAKE_SECONDS = 0.25
 # Pause between two attempts to reach a server that is still starting.
-_AGAIN_SECONDS = 1.0
+_REACH_PAUSE_SECONDS = 1.0
 # While a server is away, one question is sent after each pause, which doubles.
 _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 10.0
-# Questions asked before any text arrives, to see whether an answer comes.
-_FIRST = {"single": ("",), "pair": ("", "You kill the newt!")}
+# Question of each form that is asked before any text arrives, to see whether an answer comes.
+_FIRST_QUESTION = {"single": ("",), "pair": ("", "You kill the newt!")}
 # What wakes the thread: a question that was answered or failed, None for new questions, or the end.
 _Event = concurrent.futures.Future[Answer] | StoppedError | None
 
@@ -50,9 +61,14 @@ class LabelService(LabelBookkeeper):
             # An `OpenAIAnnotator` where there is a server.
             annotator = make_annotator(annotator_config(config), form)
             self._annotator: Any = in_default_orders(annotator, form)
-        published = config.compat.oni_requeue
-        about = self._annotator.identity, self._annotator.prices
-        super().__init__(config.queue, section.attempts, published, form, *about)
+        super().__init__(
+            config.queue,
+            section.attempts,
+            published=config.compat.oni_requeue,
+            form=form,
+            identity=self._annotator.identity,
+            prices=self._annotator.prices,
+        )
         self._store = AnswerStore(section.store_dir)
         folder = section.conversations_dir
         self._conversations = ConversationLog(Path(folder), "online") if folder else None
@@ -61,11 +77,15 @@ class LabelService(LabelBookkeeper):
         self._closed = False
         self._wait_seconds = section.wait_seconds
         self._is_server = self._annotator.in_background
+
+        # Of the thread "annotator" alone, but for `_events` and `_error`.
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
-        # Question in flight -> what it is, and when it was sent (monotonic).
+        # Future of a question in flight -> the question, and when it was sent (monotonic).
         self._sent: dict[concurrent.futures.Future[Answer], tuple[Pending, Question, float]] = {}
         self._error: BaseException | None = None
-        self._answered_at = self._probe_at = float("-inf")
+        # The last answer, and the earliest time of the next question to a server that is away (monotonic).
+        self._last_answer = -math.inf
+        self._next_probe = -math.inf
         self._failures = 0
         self._thread = threading.Thread(target=self._work, name="annotator", daemon=True)
 
@@ -79,14 +99,15 @@ class LabelService(LabelBookkeeper):
         except BaseException:
             self.close()
             raise
-        self.server_up, self.server_since = True, time.time()
+        self.server_up = True
+        self.server_since = time.time()
         if self._is_server:
             self._thread.start()
 
     def enqueue(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
     ) -> None:
-        """Queues the distinct texts of a batch, each shown at `counts` steps, that have no label yet; never blocks on a server.
+        """Queues the distinct texts of a batch, each shown at `counts` steps, that have no label yet; never waits for a server.
 
         Higher `scores` are asked sooner (queue.order=uncertain). Raises UserError: the annotator failed for good (a full disk).
         """
@@ -95,86 +116,106 @@ class LabelService(LabelBookkeeper):
         self._events.put(None)
 
     def poll(self) -> list[Label]:
+        """The labels that have arrived since the last call. An annotator without a server answers its questions now.
+
+        Raises UserError as `enqueue`.
+        """
         self._check()
         if not self._is_server:
-            self._ask(self._open(self.take(self._annotator.questions_at_once)))
+            questions = self.take(self._annotator.questions_at_once)
+            self._ask(self._without_stored(questions))
         return super().poll()
 
     def close(self) -> None:
         """Ends the annotator; questions in flight are lost. The second call does nothing."""
-        with self._store_lock:  # the thread asks nothing any more
+        # With the lock, so that the thread asks nothing after this.
+        with self._store_lock:
             if self._closed:
                 return
             self._closed = True
         self._annotator.close()
         if self._thread.is_alive():
-            self._events.put(StoppedError())  # after the answers received meanwhile, which were paid for
+            # Behind the answers in the queue of events, which were paid for and are still written.
+            self._events.put(StoppedError())
             self._thread.join()
         self._store.close()
 
     def _check(self) -> None:
+        """Raises the error that ended the thread, in the thread of the training."""
         if self._error is not None:
             raise self._error
 
-    def _open(self, taken: Sequence[Pending]) -> list[tuple[Pending, Question]]:
+    def _without_stored(self, questions: Sequence[Pending]) -> list[tuple[Pending, Question]]:
+        """The questions that have to be asked; the others are answered from the store."""
         to_ask = []
-        for pending in taken:
+        for pending in questions:
             key = self._hasher.items(pending.items, self._form)
             answer = None if self._published else self._store.get(key)
             if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
                 self.answered(pending, answer)
                 continue
-            attempt = max(pending.attempts, answer.attempts if answer is not None else 0)
+            stored_attempts = answer.attempts if answer is not None else 0
+            attempt = max(pending.attempts, stored_attempts)
             to_ask.append((pending, Question(key, pending.items, self._form, attempt=attempt)))
         return to_ask
 
     def _ask(self, to_ask: Sequence[tuple[Pending, Question]]) -> None:
+        """Asks an annotator without a server, and waits for its answers."""
         if not to_ask:
             return
         start = time.monotonic()
         with in_section():
             answers = list(self._annotator.annotate([question for _, question in to_ask]))
         seconds = time.monotonic() - start
-        self._keep([(*to_ask[one[0]], one[1], seconds) for one in answers if one is not None])
+        answered = []
+        for position_and_answer in answers:
+            if position_and_answer is not None:
+                position, answer = position_and_answer
+                pending, question = to_ask[position]
+                answered.append((pending, question, answer, seconds))
+        self._keep(answered)
 
     def _keep(self, answered: Sequence[tuple[Pending, Question, Answer, float]]) -> None:
+        """Writes answers (with the seconds that each took), and only then makes labels of them."""
         pairs = [(question, answer) for _, question, answer, _ in answered]
         with self._store_lock:
             stored = self._store.keep(pairs)
             if self._conversations is not None:
                 self._conversations.add(pairs)
-        for (pending, _, answer, seconds), kept in zip(answered, stored, strict=True):
-            self.answered(pending, kept, answer.tokens, seconds, answer.cut)
+        for (pending, _, answer, seconds), stored_answer in zip(answered, stored, strict=True):
+            self.answered(pending, stored_answer, answer.tokens, seconds, answer.cut)
 
     def _reach(self, stopped: Callable[[], bool]) -> None:
         """Waits until a question is answered, or a ping if the question was answered before."""
         deadline = time.monotonic() + self._wait_seconds
-        to_ask = self._open([Pending(self._question(_FIRST[self._form.name]))])
-        waits = False
+        first_question = Pending(self._question(_FIRST_QUESTION[self._form.name]))
+        to_ask = self._without_stored([first_question])
+        has_reported = False
         while True:
             sent = time.monotonic()
             try:
                 for pending, question in to_ask:
-                    answer = _result(self._annotator.submit(question), stopped)
+                    answer = _wait_for(self._annotator.submit(question), stopped)
                     self._keep([(pending, question, answer, time.monotonic() - sent)])
                 if not to_ask:
-                    _result(self._annotator.ping(), stopped)
+                    _wait_for(self._annotator.ping(), stopped)
                 return
             except ServerError as error:
                 # A server may ask for a longer pause than the longest wait.
-                rests = self._annotator.quiet_seconds()
-                if not error.kind or time.monotonic() + rests >= deadline:
+                quiet_seconds = self._annotator.quiet_seconds()
+                if not error.kind or time.monotonic() + quiet_seconds >= deadline:
                     raise
-                if not waits:
+                if not has_reported:
                     print(f"the annotator waits: {error}", file=sys.stderr, flush=True)
-                    waits = True
-            time.sleep(min(_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
+                    has_reported = True
+            time.sleep(min(_REACH_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def _work(self) -> None:
+        """The thread "annotator": handles answers and failures, then sends as many questions as there is room for."""
         try:
             with in_section():
                 while True:
-                    self._take_in(self._new_events())
+                    self._handle(self._new_events())
                     self._send()
         except StoppedError:
             return
@@ -182,13 +223,15 @@ class LabelService(LabelBookkeeper):
             self._error = error
 
     def _new_events(self) -> list[_Event]:
+        """Waits for an event, but not long, and returns it with all others that are there."""
         events: list[_Event] = []
         with contextlib.suppress(queue.Empty):
             while True:
-                events.append(self._events.get(timeout=0 if events else _LOOK_SECONDS))
+                events.append(self._events.get(timeout=0 if events else _WAKE_SECONDS))
         return events
 
-    def _take_in(self, events: Sequence[_Event]) -> None:
+    def _handle(self, events: Sequence[_Event]) -> None:
+        """Keeps the answers among the events. Raises the first fault among them that cannot pass."""
         answered = []
         fault: BaseException | None = None
         for event in events:
@@ -201,54 +244,65 @@ class LabelService(LabelBookkeeper):
                     answered.append((pending, question, event.result(), time.monotonic() - sent))
                 elif isinstance(error, ServerError):
                     self.failed(pending)
-                    self._missed(sent, error)
+                    self._note_failure(sent, error)
                 else:
                     fault = fault or error
         if answered:
-            self._answered_at, self._failures = time.monotonic(), 0
+            self._last_answer = time.monotonic()
+            self._failures = 0
             self._keep(answered)
-            self._report(True)
-        # Answers before a fault are kept, too: they were paid for.
+            self._set_server_up(True)
+        # Only now, so that answers before a fault are kept, too: they were paid for.
         if fault is not None:
             raise fault
 
-    def _missed(self, sent: float, error: ServerError) -> None:
+    def _note_failure(self, sent: float, error: ServerError) -> None:
         """A failure means that the server is away if nothing was answered since its question was sent."""
-        if sent <= self._answered_at:
+        if sent <= self._last_answer:
             return
-        self._report(False, error.cause)
-        if time.monotonic() >= self._probe_at:
+        self._set_server_up(False, error.cause)
+        # Many questions fail together when a server goes away; they lengthen the pause once.
+        if time.monotonic() >= self._next_probe:
             pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10))
             self._failures += 1
-            self._probe_at = time.monotonic() + pause * random.uniform(0.75, 1.25)
+            self._next_probe = time.monotonic() + pause * random.uniform(0.75, 1.25)
 
     def _send(self) -> None:
+        """Sends questions until the server has as many as it takes; one after each pause while it is away."""
         while True:
-            most = self._annotator.concurrency
+            limit = self._annotator.concurrency
             if not self.server_up:
-                most = 1 if time.monotonic() >= self._probe_at else 0
-            room = most - self.in_flight()
+                limit = 1 if time.monotonic() >= self._next_probe else 0
+            room = limit - self.in_flight()
             with self._store_lock:
-                taken = [] if self._closed or room <= 0 else self.take(room)
-                for pending, question in self._open(taken):
+                questions = [] if self._closed or room <= 0 else self.take(room)
+                for pending, question in self._without_stored(questions):
                     future = self._annotator.submit(question)
-                    self._sent[future] = pending, question, time.monotonic()
+                    # Before the callback, which runs at once where the future is done.
+                    self._sent[future] = (pending, question, time.monotonic())
                     future.add_done_callback(self._events.put)
-            if not taken:
+            # Answers from the store leave room, so that more may be taken.
+            if not questions:
                 return
 
-    def _report(self, up: bool, cause: str = "") -> None:
+    def _set_server_up(self, up: bool, cause: str = "") -> None:
+        """Prints a line where the server went away or came back."""
         if up == self.server_up:
             return
-        before, self.server_up, self.server_since = self.server_since, up, time.time()
-        text = f"has no answers: {cause}; training continues"
-        text = f"answers again, after {self.server_since - before:,.0f} s" if up else text
+        seconds = time.time() - self.server_since
+        self.server_up = up
+        self.server_since = time.time()
+        if up:
+            text = f"answers again, after {seconds:,.0f} s"
+        else:
+            text = f"has no answers: {cause}; training continues"
         print(f"the annotator {text}", file=sys.stderr, flush=True)
 
 
-def _result(future: concurrent.futures.Future[Any], stopped: Callable[[], bool]) -> Any:
+def _wait_for(future: concurrent.futures.Future[Any], stopped: Callable[[], bool]) -> Any:
+    """The result of a future. Raises StoppedError once `stopped()` is true."""
     while not future.done():
         if stopped():
             raise StoppedError
-        concurrent.futures.wait([future], timeout=_LOOK_SECONDS)
+        concurrent.futures.wait([future], timeout=_WAKE_SECONDS)
     return future.result()

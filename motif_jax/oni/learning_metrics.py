@@ -17,36 +17,56 @@ class LearningMetrics:
 
     def __init__(self, form: Form) -> None:
         self._form = form
+        # Labels of the run by their verdict.
         self._labels = [0] * len(form.verdicts)
         self._begin()
 
     def _begin(self) -> None:
-        self._new = self._steps = self._labelled = self._paid = self._age = 0
-        self._lost, self._since = 0.0, time.perf_counter()
+        """Starts the sums since the last reading."""
+        self._began = time.perf_counter()
+        self._new_labels = 0
+        # Steps paid, those of texts with a label, and those with a reward other than 0.
+        self._steps = 0
+        self._labelled_steps = 0
+        self._rewarded_steps = 0
+        self._version_age = 0
+        self._lost_seconds = 0.0
         self._batches_to_use: list[int] = []
         self._seconds_to_use: list[float] = []
 
-    def labelled(self, labels: Sequence[Label]) -> None:
-        self._new += len(labels)
+    def add_labels(self, labels: Sequence[Label]) -> None:
+        """Counts labels that have taken effect."""
+        self._new_labels += len(labels)
         self.restore(labels)
 
-    def paid(self, counts: np.ndarray, labelled: np.ndarray, paid: np.ndarray, age: int) -> None:
-        """Counts a batch: steps int [N] of each text, whether it has a label, its value, batches of the version before."""
-        self._steps += int(counts.sum())
-        self._labelled += int(counts[labelled].sum())
-        self._paid += int(counts[paid != 0].sum())
-        self._age = age
+    def add_batch(
+        self, counts: np.ndarray, has_label: np.ndarray, rewards: np.ndarray, version_age: int
+    ) -> None:
+        """Counts a batch that was paid.
 
-    def used(self, batches: np.ndarray, seconds: np.ndarray) -> None:
+        Args:
+          counts: int [N], steps of each text.
+          has_label: bool [N].
+          rewards: float32 [N].
+          version_age: batches since the reward last changed.
+        """
+        self._steps += int(counts.sum())
+        self._labelled_steps += int(counts[has_label].sum())
+        self._rewarded_steps += int(counts[rewards != 0].sum())
+        self._version_age = version_age
+
+    def add_first_uses(self, batches: np.ndarray, seconds: np.ndarray) -> None:
         """Counts texts whose label is used for the first time: batches and seconds since they were first seen."""
         self._batches_to_use += batches.tolist()
         self._seconds_to_use += seconds.tolist()
 
-    def spent(self, seconds: float) -> None:
-        self._lost += seconds
+    def add_lost_seconds(self, seconds: float) -> None:
+        """Counts time that a batch waited for labels and their bookkeeping."""
+        self._lost_seconds += seconds
 
     def seconds(self) -> float:
-        return max(1e-9, time.perf_counter() - self._since)
+        """Seconds since the last reading."""
+        return max(1e-9, time.perf_counter() - self._began)
 
     def restore(self, labels: Sequence[Label]) -> None:
         """Counts labels of before the run was resumed."""
@@ -54,22 +74,24 @@ class LearningMetrics:
             self._labels[label.label] += 1
 
     def read(self) -> dict[str, float]:
-        total, steps = max(1, sum(self._labels)), max(1, self._steps)
-        shares = dict(zip(self._form.verdicts, self._labels, strict=True))
-        row: dict[str, Any] = {
-            "reward/labels": sum(self._labels),
-            "reward/labels_new": self._new,
-            **{f"reward/label_share_{name}": count / total for name, count in shares.items()},
-            "reward/steps_labelled_share": self._labelled / steps,
-            "reward/steps_paid_share": self._paid / steps,
-            "reward/version_age": self._age,
+        """A row of metrics (docs/metrics.md); begins the sums anew."""
+        labels = sum(self._labels)
+        steps = max(1, self._steps)
+        row: dict[str, Any] = {"reward/labels": labels, "reward/labels_new": self._new_labels}
+        for name, count in zip(self._form.verdicts, self._labels, strict=True):
+            row[f"reward/label_share_{name}"] = count / max(1, labels)
+        row |= {
+            "reward/steps_labelled_share": self._labelled_steps / steps,
+            "reward/steps_paid_share": self._rewarded_steps / steps,
+            "reward/version_age": self._version_age,
             "reward/batches_to_first_use": _median(self._batches_to_use),
             "reward/seconds_to_first_use": _median(self._seconds_to_use),
-            "reward/lost_share": self._lost / self.seconds(),
+            "reward/lost_share": self._lost_seconds / self.seconds(),
         }
         self._begin()
         return {name: float(value) for name, value in row.items()}
 
 
 def _median(values: Sequence[float]) -> float:
+    """The median, 0 of nothing."""
     return float(np.median(values)) if values else 0.0

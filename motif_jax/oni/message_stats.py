@@ -11,12 +11,26 @@ from typing import Any
 import numpy as np
 
 NO_LABEL = -1
+# Texts of a fresh object's columns, which grow when they are full.
 _FIRST_ROOM = 1024
 
 
 class MessageStats:
-    """Texts in the order of their first step, with columns [room]; about 200 bytes each. For one thread at a time."""
+    """Texts in the order of their first step, with columns [room]; about 200 bytes each. For one thread at a time.
 
+    Attributes:
+      texts: the texts; their index is the row in all columns.
+      count: steps that showed the text.
+      first_step: environment steps of the run before the batch that showed it first.
+      first_number: number of that batch.
+      first_time: seconds of the clock (Unix time) when it was made.
+      label: index of the verdict, NO_LABEL before there is one.
+      probability: of yes, NaN where none is known.
+      used: whether a batch with the text was paid since it has its label.
+      earned: sum of its rewards, each step discounted by its count in the episode, without coefficient.
+    """
+
+    # Name, dtype, and value of a text of which nothing is known yet.
     _COLUMNS = (
         ("count", np.int64, 0),
         ("first_step", np.int64, 0),
@@ -27,14 +41,13 @@ class MessageStats:
         ("used", np.bool_, False),
         ("earned", np.float64, 0.0),
     )
-    count: np.ndarray  # steps that showed the text
-    first_step: np.ndarray  # environment steps of the run before the batch that showed it first
-    first_number: np.ndarray  # of that batch
-    first_time: np.ndarray  # seconds of the clock when it was made
+    count: np.ndarray
+    first_step: np.ndarray
+    first_number: np.ndarray
+    first_time: np.ndarray
     label: np.ndarray
-    probability: np.ndarray  # of yes, NaN where none is known
-    used: np.ndarray  # whether a batch with the text was paid since it has its label
-    # Sum of its rewards, each step discounted by its count in the episode, without coefficient.
+    probability: np.ndarray
+    used: np.ndarray
     earned: np.ndarray
 
     def __init__(self) -> None:
@@ -47,6 +60,7 @@ class MessageStats:
         return len(self.texts)
 
     def row(self, text: str) -> int | None:
+        """The row of a text, None for one that was never seen."""
         return self._rows.get(text)
 
     def rows(self, texts: Iterable[str], step: int, number: int) -> np.ndarray:
@@ -55,15 +69,18 @@ class MessageStats:
         for text in texts:
             row = self._rows.get(text)
             if row is None:
-                row = self._rows[text] = len(self.texts)
+                row = len(self.texts)
+                self._rows[text] = row
                 self.texts.append(text)
                 self._reserve(row + 1)
-                self.first_step[row], self.first_number[row] = step, number
+                self.first_step[row] = step
+                self.first_number[row] = number
                 self.first_time[row] = time.time()
             rows.append(row)
         return np.array(rows, np.int64)
 
     def _reserve(self, rows: int) -> None:
+        """Makes room for `rows` texts, at least doubling the columns where they are full."""
         room = len(self.count)
         if rows > room:
             extra = max(room, rows - room)
@@ -72,9 +89,9 @@ class MessageStats:
 
     def use(self, rows: np.ndarray) -> np.ndarray:
         """Marks the texts at `rows` as paid by their label; returns the rows that are new among them."""
-        first = rows[~self.used[rows]]
-        self.used[first] = True
-        return first
+        new_rows = rows[~self.used[rows]]
+        self.used[new_rows] = True
+        return new_rows
 
     def columns(self) -> dict[str, Any]:
         """A copy of the texts and of all arrays [N], which `pack` takes."""
@@ -87,17 +104,21 @@ class MessageStats:
     @staticmethod
     def pack(columns: Mapping[str, Any]) -> np.ndarray:
         """The output of `columns` as bytes, uint8 [n]."""
-        file, arrays = io.BytesIO(), dict(columns)
+        arrays = dict(columns)
         texts = [text.encode() for text in arrays.pop("texts")]
         lengths = np.array([len(text) for text in texts], np.int64)
-        np.savez_compressed(file, _texts=np.frombuffer(b"".join(texts), np.uint8), _lengths=lengths, **arrays)
+        joined = np.frombuffer(b"".join(texts), np.uint8)
+        file = io.BytesIO()
+        np.savez_compressed(file, _texts=joined, _lengths=lengths, **arrays)
         return np.frombuffer(file.getvalue(), np.uint8)
 
     @classmethod
     def unpack(cls, data: np.ndarray) -> MessageStats:
+        """The inverse of `pack`."""
         stats = cls()
         with np.load(io.BytesIO(data.tobytes())) as arrays:
-            joined, ends = arrays["_texts"].tobytes(), np.cumsum(arrays["_lengths"]).tolist()
+            joined = arrays["_texts"].tobytes()
+            ends = np.cumsum(arrays["_lengths"]).tolist()
             stats.texts = [joined[start:end].decode() for start, end in itertools.pairwise([0, *ends])]
             stats._rows = {text: row for row, text in enumerate(stats.texts)}
             stats._reserve(len(stats))

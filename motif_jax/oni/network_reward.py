@@ -25,43 +25,60 @@ from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.intrinsic import ObservationSpec, RewardSetup
 from motif_jax.rl.message_table import MessageTable, Values
 
+# Texts whose values the table caches.
 CAPACITY = 1 << 16
-_COUNTS = ("owed", "dropped", "come")  # attributes of the schedule that a checkpoint holds
 
 
 class NetworkReward(OnlineReward, abc.ABC):
-    """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a fresh network pays (published)."""
+    """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a fresh network pays (published).
 
-    certain: tuple[float, ...]  # the target of each label of the form
-    doubts = True
-    epochs = False  # published: below 25,000 labels the steps of an arrival run through shuffled epochs
+    Attributes:
+      certain: class attribute, the target of each label of the form.
+      epochs: class attribute, whether below 25,000 labels the steps of an arrival run through shuffled epochs (published).
+      taken: gradient steps whose parameters pay.
+    """
+
+    certain: tuple[float, ...]
+    epochs = False
+    scores_questions = True
 
     def __init__(self, setup: RewardSetup) -> None:
         super().__init__(setup)
-        config, run = self.config, self.run.config
-        training = config.training
+        run = self.run.config
+        training = self.config.training
         self.labels = LabelSet(len(self.form.items), self.certain, training.target == "probability")
-        steps = training.steps_per_arrival, training.steps_per_update
-        self.schedule = Schedule(training.schedule, *steps, run.queue.batch)
+        self.schedule = Schedule(
+            training.schedule, training.steps_per_arrival, training.steps_per_update, run.queue.batch
+        )
         self._device = setup.device or cpu_device()
         self._pays_untrained = run.compat.oni_untrained_reward
+
         self.model = self.make_model()
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
         state = jax.device_put(state, _training_device(training.device, self._device))
         # A serial run trains in the caller's thread, so that the outcome is there when the batch is paid.
-        self._trainer = Trainer(self.model, state, training.batch_size, beside=not run.serial)
-        self.taken = self._tried = self._right = self._counted = 0
-        self._busy = 0.0
-        self._last = dict.fromkeys(METRICS, 0.0)
+        self._trainer = Trainer(self.model, state, training.batch_size, in_thread=not run.serial)
+        self.taken = 0
+        # Labels that a finished job has measured before it trained on them.
+        self._measured = 0
+        # Since the last row of metrics: correct and counted labels before their training, and seconds of training.
+        self._correct = 0
+        self._counted = 0
+        self._training_seconds = 0.0
+        self._last_means = dict.fromkeys(METRICS, 0.0)
         self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
 
     @classmethod
     def check(cls, config: LearnedReward) -> None:
-        training, place = config.training, config.training.device
-        good = training.members > 1 or training.deviations == 0
-        checks.require(good, "reward.training.deviations", training.deviations, "0 without several members")
-        good = place == "auto" or checks.is_natural(str(place))
-        checks.require(good, "reward.training.device", place, "'auto' or the number of a device")
+        training = config.training
+        has_deviation = training.members > 1 or training.deviations == 0
+        checks.require(
+            has_deviation, "reward.training.deviations", training.deviations, "0 without several members"
+        )
+        is_device = training.device == "auto" or checks.is_natural(str(training.device))
+        checks.require(
+            is_device, "reward.training.device", training.device, "'auto' or the number of a device"
+        )
 
     @classmethod
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
@@ -83,23 +100,25 @@ class NetworkReward(OnlineReward, abc.ABC):
         """Values float32 [N] of texts uint8 [N, L], for the table."""
 
     @abc.abstractmethod
-    def shown(self, raw: np.ndarray) -> np.ndarray:
-        """The rewards float32 [N] of the table's values."""
+    def reward_of(self, raw: np.ndarray) -> np.ndarray:
+        """The rewards float32 [N] of the table's values float32 [N]."""
 
     def lookup(self, texts: np.ndarray) -> Values:
-        if not self.trained:
+        if not self.pays:
             return Values(np.zeros(len(texts), np.float32), self.version)
-        return Values(self.shown(self.table.lookup(texts).values), self.version)
+        return Values(self.reward_of(self.table.lookup(texts).values), self.version)
 
     @property
-    def trained(self) -> bool:
+    def pays(self) -> bool:
+        """Whether the network pays: after its first training, or from the start as published."""
         return self.taken > 0 or self._pays_untrained
 
     def start(self) -> None:
         super().start()
-        long = np.zeros((2, WIDTH), np.uint8)
-        long[1] = 1
-        self.compute(self.table.params, long)
+        # Compiles the programs of short and of long texts before the first batch.
+        texts = np.zeros((2, WIDTH), np.uint8)
+        texts[1] = 1
+        self.compute(self.table.params, texts)
 
     def close(self) -> None:
         self._trainer.close()
@@ -107,10 +126,10 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def take(self, labels: Sequence[Label]) -> list[Label]:
         """Adds labels to the data set; the first label of a text stays, as the network was trained on it."""
-        taken = [label for label in labels if self.is_new(label)]
-        for label in taken:
+        new_labels = [label for label in labels if self.is_new(label)]
+        for label in new_labels:
             self.labels.add(label)
-        return taken
+        return new_labels
 
     def is_new(self, label: Label) -> bool:
         """Marks a label's texts; returns whether they had no label."""
@@ -122,30 +141,35 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def advance(self, arrived: int) -> bool:
         self.schedule.update(arrived, len(self.labels), self.asking)
-        trained = self._collect()
-        if self._trainer.running is None and (amount := self.schedule.amount()):
+        changed = self._collect()
+        amount = self.schedule.amount()
+        if amount and self._trainer.running is None:
             self._trainer.begin(self._job(amount, len(self.labels)))
-            trained = self._collect() or trained
-        return trained
+            # In a serial run the job has ended already.
+            changed = self._collect() or changed
+        return changed
 
     def _job(self, amount: int, size: int) -> TrainingJob:
-        config, epochs = self.config.training, self.epochs and self.config.training.schedule == "published"
-        epochs = epochs and size < reward_schedule.LARGE
-        chosen = draws(self.run.config.seed, self.taken, amount, size, config.batch_size, epochs)
-        return TrainingJob(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
+        """The next `amount` gradient steps, on the first `size` labels."""
+        training = self.config.training
+        epochs = self.epochs and training.schedule == "published" and size < reward_schedule.LARGE
+        batches = draws(self.run.config.seed, self.taken, amount, size, training.batch_size, epochs)
+        unmeasured = np.arange(self._measured, size)
+        return TrainingJob(self.taken, list(batches), self.labels.first(size), unmeasured)
 
     def _collect(self) -> bool:
         """Pays by the trained parameters from now on; False where no gradient steps have ended."""
         outcome = self._trainer.take()
         if outcome is None:
             return False
-        job, amount = outcome.job, len(outcome.job.draws)
-        self.schedule.taken(amount)
-        self._tried = len(job.examples.labels)
-        self._busy += outcome.seconds
-        self._right, self._counted = self._right + outcome.right, self._counted + outcome.counted
-        self._last = outcome.means
-        self.taken = job.first + amount
+        amount = len(outcome.job.draws)
+        self.schedule.count_taken(amount)
+        self._measured = len(outcome.job.examples.labels)
+        self._training_seconds += outcome.seconds
+        self._correct += outcome.correct
+        self._counted += outcome.counted
+        self._last_means = outcome.means
+        self.taken = outcome.job.first + amount
         self.table.swap(self._params(), self.taken)
         return True
 
@@ -154,48 +178,62 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         state = self._trainer.state
+        # By number, since the optimiser's state is no tree of names; with zeros, so that the names sort as the numbers do.
         leaves = enumerate(jax.tree.leaves(state.opt_state))
-        optimizer = {f"{place:03d}": np.asarray(leaf) for place, leaf in leaves}
+        optimizer = {f"{index:03d}": np.asarray(leaf) for index, leaf in leaves}
         arrays = {"params": jax.tree.map(np.asarray, state.params), "optimizer": optimizer}
-        counts = {name: getattr(self.schedule, name) for name in _COUNTS}
-        return arrays, {"taken": self.taken, "tried": self._tried, **counts}
+        data = {
+            "taken": self.taken,
+            "tried": self._measured,
+            "owed": self.schedule.owed,
+            "dropped": self.schedule.dropped,
+            "come": self.schedule.arrived,
+        }
+        return arrays, data
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         state = self._trainer.state
         leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
         opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
         self._trainer.state = jax.tree.map(_like, state, EnsembleState(arrays["params"], opt_state))
-        self.taken, self._tried = data["taken"], data["tried"]
-        for name in _COUNTS:
-            setattr(self.schedule, name, data[name])
+        self.taken = data["taken"]
+        self._measured = data["tried"]
+        self.schedule.owed = data["owed"]
+        self.schedule.dropped = data["dropped"]
+        self.schedule.arrived = data["come"]
         self.table.swap(self._params(), self.taken)
 
     def metrics(self) -> dict[str, float]:
-        seconds, row = self.learning.seconds(), super().metrics()
+        # Before the base's metrics, which restart this clock.
+        seconds = self.learning.seconds()
+        row = super().metrics()
         row |= {
             "reward/training_steps": float(self.taken),
             "reward/training_steps_owed": float(self.schedule.owed),
             "reward/training_steps_dropped": float(self.schedule.dropped),
-            "reward/training_share": self._busy / seconds,
-            **{f"reward/{name}": value for name, value in self._last.items()},
-            "reward/accuracy_before_training": self._right / self._counted if self._counted else 0.0,
+            "reward/training_share": self._training_seconds / seconds,
+            **{f"reward/{name}": value for name, value in self._last_means.items()},
+            "reward/accuracy_before_training": self._correct / self._counted if self._counted else 0.0,
         }
-        self._right = self._counted = 0
-        self._busy = 0.0
+        self._correct = 0
+        self._counted = 0
+        self._training_seconds = 0.0
         return row
 
 
 def _like(old: Any, new: Any) -> Any:
+    """`new` with the dtype and on the device of `old`. Raises ValueError: it has another shape."""
     if np.shape(old) != np.shape(new):
         raise ValueError(f"a reward's parameters of shape {np.shape(new)} in place of {np.shape(old)}")
     (device,) = old.devices()
     return jax.device_put(np.asarray(new, old.dtype), device)
 
 
-def _training_device(place: str, beside: jax.Device | None) -> jax.Device | None:
-    if place == "auto":
-        return beside
+def _training_device(number: str, reward_device: jax.Device | None) -> jax.Device | None:
+    """The device of the key reward.training.device: `reward_device` for 'auto'. Raises UserError: there is no such device."""
+    if number == "auto":
+        return reward_device
     devices = jax.local_devices()
     allowed = f"'auto' or a number below {len(devices)}, the devices here"
-    checks.require(int(place) < len(devices), "reward.training.device", place, allowed)
-    return devices[int(place)]
+    checks.require(int(number) < len(devices), "reward.training.device", number, allowed)
+    return devices[int(number)]

@@ -19,7 +19,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import SINGLE, Form
 from motif_jax.envs import registry
 from motif_jax.motif.annotation.captions import decode_message
-from motif_jax.oni import label_config as online
+from motif_jax.oni import label_config
 from motif_jax.oni.label_log import FILE, LabelLog, read_labels
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_service import LabelService
@@ -33,12 +33,21 @@ _LOG_REMEDY = "restore a copy of it, or start the run again in another --workdir
 
 
 class OnlineReward(RewardKind):
-    """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`)."""
+    """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`).
+
+    Attributes:
+      form: class attribute, whether its questions are about one text or about two.
+      scores_questions: class attribute, whether `questions` returns scores of uncertainty (queue.order=uncertain).
+      stats: all texts that the agent has seen.
+      source: where the labels come from.
+      step: environment steps of the run before the next batch.
+      version: number of changes of the reward so far.
+      asking: questions that were in flight when labels were last collected.
+    """
 
     keeps_state = True
     form: Form = SINGLE
-    # Whether it scores questions by its uncertainty.
-    doubts = False
+    scores_questions = False
 
     def __init__(self, setup: RewardSetup) -> None:
         if setup.run is None:
@@ -47,18 +56,22 @@ class OnlineReward(RewardKind):
             )
         assert setup.spec.text_field is not None
         run = setup.run
-        self.config, self.run, self.fields = setup.config, run, (setup.spec.text_field,)
+        self.config = setup.config
+        self.run = run
+        self.fields = (setup.spec.text_field,)
         self.description = f"{setup.config.kind}, learned online"
         # The batcher's thread pays; the main thread saves and logs.
         self._lock = threading.Lock()
+
         self.stats = MessageStats()
-        # Environment steps of the run before the next batch, and the number of changes of the reward.
-        self.step = self.version = 0
-        # Questions in flight when labels were last collected.
+        self.step = 0
+        self.version = 0
         self.asking = 0
-        self._changed = self._labels = 0
+        # The batch at which the reward last changed, and the number of labels in the log.
+        self._changed = 0
+        self._labels = 0
         self.learning = LearningMetrics(self.form)
-        self.source = LabelService(online.in_run(run.config, run.folder), self.form)
+        self.source = LabelService(label_config.in_run(run.config, run.folder), self.form)
         self._log = LabelLog(run.folder / FILE)
         # Logged labels from after the checkpoint that the run resumes from.
         self._later: list[Label] = []
@@ -67,13 +80,13 @@ class OnlineReward(RewardKind):
     @classmethod
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         registry.require_text(config.environment.name, spec.text_field)
-        sure = config.queue.order == "uncertain" and not cls.doubts
+        has_order = config.queue.order != "uncertain" or cls.scores_questions
         allowed = f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"
-        checks.require(not sure, "queue.order", config.queue.order, allowed)
+        checks.require(has_order, "queue.order", config.queue.order, allowed)
         hosts = config.hosts.count or 1
         allowed = f"1: a reward of kind '{config.reward.kind}' is learned by one host with all its devices"
         checks.require(hosts == 1, "hosts.count", hosts, allowed)
-        online.check(config, cls.form)
+        label_config.check(config, cls.form)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> OnlineReward:
@@ -82,6 +95,7 @@ class OnlineReward(RewardKind):
     def start(self) -> None:
         """Starts the annotator; raises where its server does not answer or the run is to stop."""
         if not self._restored:
+            # A run without a checkpoint begins again, with the labels that its first try has got.
             self._later = self._log.rewind(0)
         self.source.start(self.stopped)
 
@@ -93,15 +107,15 @@ class OnlineReward(RewardKind):
 
     def take(self, labels: Sequence[Label]) -> list[Label]:
         """Learns labels; returns those that changed the data set. By default the newest label of a single text counts."""
-        taken = []
+        changes = []
         for label in labels:
             row = self.stats.rows(label.items, label.step, label.number)[0]
             if self.stats.label[row] == label.label:
                 continue
             self.stats.label[row] = label.label
             self.stats.probability[row] = np.nan if label.probability is None else label.probability
-            taken.append(label)
-        return taken
+            changes.append(label)
+        return changes
 
     def advance(self, arrived: int) -> bool:
         """Called before each batch is paid, with the number of new labels; returns whether the parameters changed."""
@@ -124,83 +138,114 @@ class OnlineReward(RewardKind):
         return None
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        """Restores what `own_state` returned."""
         raise NotImplementedError
 
     # Shared by all kinds:
 
     def pay(self, batch: BatchMessages) -> Values:
+        """The rewards of a batch's texts, after the labels that have arrived; queues texts without a label as questions.
+
+        The batcher calls it for each batch in turn, before the update that learns from the batch. A label that arrives later
+        than the call of `poll` in here, also one that arrives during the update, counts from the next batch on.
+        """
         begin = time.perf_counter()
         with self._lock:
-            values, valuing = self._pay(batch)
-            self.learning.spent(time.perf_counter() - begin - valuing)
+            values, value_seconds = self._pay(batch)
+            # A frozen reward would compute its values, too; the rest is what learning costs the batch.
+            self.learning.add_lost_seconds(time.perf_counter() - begin - value_seconds)
         return values
 
     def _pay(self, batch: BatchMessages) -> tuple[Values, float]:
-        shown = batch.counts > 0
+        """The values of a batch, and the seconds that `values` took."""
+        # Texts whose rows are all not paid have the count 0.
+        is_counted = batch.counts > 0
         discounted = batch.counts if batch.discounted is None else batch.discounted
-        parts = batch.texts[shown], batch.counts[shown]
-        seen = BatchMessages(*parts, batch.steps, batch.number, discounted[shown])
-        stats, rows = self.stats, self.stats.rows(map(decode_message, seen.texts), self.step, batch.number)
+        counted = BatchMessages(
+            batch.texts[is_counted],
+            batch.counts[is_counted],
+            batch.steps,
+            batch.number,
+            discounted[is_counted],
+        )
+        stats = self.stats
+        rows = stats.rows(map(decode_message, counted.texts), self.step, batch.number)
         # Two rows of a batch may be the same text: they differ in bytes that annotators do not read.
-        np.add.at(stats.count, rows, seen.counts)
+        np.add.at(stats.count, rows, counted.counts)
+
         self._learn(batch.number)
+
         begin = time.perf_counter()
+        rewards = self.values(counted.texts, rows, counted.counts)
+        value_seconds = time.perf_counter() - begin
         values = np.zeros(len(batch.texts), np.float32)
-        values[shown] = paid = self.values(seen.texts, rows, seen.counts)
-        valuing = time.perf_counter() - begin
-        np.add.at(stats.earned, rows, paid * seen.discounted)
-        labelled = stats.label[rows] != NO_LABEL
-        first = stats.use(rows[labelled])
-        self.learning.paid(seen.counts, labelled, paid, batch.number - self._changed)
-        self.learning.used(batch.number - stats.first_number[first], time.time() - stats.first_time[first])
-        items, counts, scores = self.questions(seen, rows)
+        values[is_counted] = rewards
+        np.add.at(stats.earned, rows, rewards * counted.discounted)
+
+        has_label = stats.label[rows] != NO_LABEL
+        first_used = stats.use(rows[has_label])
+        self.learning.add_batch(counted.counts, has_label, rewards, batch.number - self._changed)
+        self.learning.add_first_uses(
+            batch.number - stats.first_number[first_used], time.time() - stats.first_time[first_used]
+        )
+
+        items, counts, scores = self.questions(counted, rows)
         if items:
             self.source.enqueue(items, counts, scores, self.step)
         self.step += batch.steps
-        return Values(values, self.version), valuing
+        return Values(values, self.version), value_seconds
 
     def lookup(self, texts: np.ndarray) -> Values:
         rows = [self.stats.row(decode_message(text)) for text in texts]
-        known = np.array([row is not None for row in rows], bool)
+        was_seen = np.array([row is not None for row in rows], bool)
         values = np.zeros(len(texts), np.float32)
-        if known.any():
-            found = np.array([row for row in rows if row is not None])
-            values[known] = self.values(texts[known], found, np.zeros(len(found), int))
+        if was_seen.any():
+            seen_rows = np.array([row for row in rows if row is not None])
+            # Counts of 0, as a lookup is no step that moments could be taken of.
+            values[was_seen] = self.values(texts[was_seen], seen_rows, np.zeros(len(seen_rows), int))
         return Values(values, self.version)
 
     def _learn(self, number: int) -> None:
+        """Takes the labels that have arrived, so that batch `number` is paid with them."""
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
-        labels, self._later = [*self._later, *self.source.poll()], []
-        taken = self.take([self._dated(label, number) for label in labels])
-        if self.advance(len(taken)) or taken:
-            self.version, self._changed = self.version + 1, number
-        self._labels += len(taken)
-        self.learning.labelled(taken)
-        self._log.add(taken)
+        arrived = [*self._later, *self.source.poll()]
+        self._later = []
+        changes = self.take([self._dated(label, number) for label in arrived])
+        has_advanced = self.advance(len(changes))
+        if has_advanced or changes:
+            self.version += 1
+            self._changed = number
+        self._labels += len(changes)
+        self.learning.add_labels(changes)
+        self._log.add(changes)
 
     def _dated(self, label: Label, number: int) -> Label:
+        """A label with the batch that it first counts in, and with when its texts were first met."""
         rows = self.stats.rows(label.items, self.step, number)
         return label._replace(number=number, step=self.step, met=int(self.stats.first_step[rows].max()))
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint; the log has reached the disk when this returns."""
         with self._lock:
-            arrays, own = self.own_state() or (None, None)
+            own = self.own_state()
             book = {
                 "length": self._log.length(),
                 "labels": self._labels,
                 "step": self.step,
                 "version": self.version,
                 "changed": self._changed,
-                "own": own,
+                "own": None if own is None else own[1],
                 "source": self.source.state(),
             }
             columns = self.stats.columns()
+        # Without the lock, as both take long: the next batch may be paid meanwhile.
         self._log.sync()
         packed = np.frombuffer(json.dumps(book).encode(), np.uint8)
-        state = {"book": packed, "met": MessageStats.pack(columns)}
-        return state if arrays is None else {**state, "own": arrays}
+        state: dict[str, Any] = {"book": packed, "met": MessageStats.pack(columns)}
+        if own is not None:
+            state["own"] = own[0]
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resumes from a checkpoint, and removes later labels from the log."""
@@ -214,13 +259,19 @@ class OnlineReward(RewardKind):
         book = json.loads(np.asarray(state["book"]).tobytes())
         if self._log.length() < book["length"]:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_LOG_REMEDY}")
+        # Labels from after the checkpoint count again, from the first batch on.
         self._later = self._log.rewind(book["length"])
         labels = read_labels(self._log.path, book["length"], book["labels"], "the checkpoint", _LOG_REMEDY)
         self.stats = MessageStats.unpack(np.asarray(state["met"]))
-        self.stats.label[:], self.stats.probability[:] = NO_LABEL, np.nan  # the log has them
+        # The log has the labels; to take them again restores what a kind keeps of them, too.
+        self.stats.label[:] = NO_LABEL
+        self.stats.probability[:] = np.nan
         self.take(labels)
-        self.step, self.version = book["step"], book["version"]
-        self._changed, self._labels = book["changed"], book["labels"]
+
+        self.step = book["step"]
+        self.version = book["version"]
+        self._changed = book["changed"]
+        self._labels = book["labels"]
         self.learning.restore(labels)
         if book["own"] is not None:
             self.restore_own(state["own"], book["own"])
@@ -229,11 +280,11 @@ class OnlineReward(RewardKind):
 
     def metrics(self) -> dict[str, float]:
         with self._lock:
-            seen = len(self.stats)
-            labelled = self.stats.label[:seen] != NO_LABEL
+            num_texts = len(self.stats)
+            has_label = self.stats.label[:num_texts] != NO_LABEL
             return {
                 **self.learning.read(),
-                "reward/texts_met": float(seen),
-                "reward/texts_labelled_share": float(np.mean(labelled)) if seen else 0.0,
+                "reward/texts_met": float(num_texts),
+                "reward/texts_labelled_share": float(np.mean(has_label)) if num_texts else 0.0,
                 **self.source.metrics(),
             }

@@ -15,6 +15,7 @@ import numpy as np
 
 from motif_jax.core.checkpoint_items import ANY
 from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.verdicts import NO
 from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_model import RewardModel, in_chunks, of_members, saved_step
@@ -24,7 +25,10 @@ from motif_jax.oni.label_log import FILE, read_labels, read_log
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.message_stats import MessageStats
 
-RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
+RETRIEVAL = "retrieval"
+CLASSIFICATION = "classification"
+RANKING = "ranking"
+KINDS = (RETRIEVAL, CLASSIFICATION, RANKING)
 
 
 def is_online_run(config: Mapping[str, Any]) -> bool:
@@ -56,19 +60,28 @@ def _program(message: str, members: int, length: int | None) -> Callable[[Any, n
 
 
 class _Step(Normalisation):
+    """1 above the threshold, else 0; without a threshold the probability as it is."""
+
     def __call__(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
-        return raw if self.threshold is None else (raw > np.float32(self.threshold)).astype(jnp.float32)
+        if self.threshold is None:
+            return raw
+        return (raw > np.float32(self.threshold)).astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class OnlineRewardModel(RewardModel):
-    """The reward of an online run at one of the agent's checkpoints, which `step` names."""
+    """The reward of an online run at one of the agent's checkpoints, which `step` names.
+
+    Attributes:
+      labels: text -> the annotator's label by then, and the probability of yes or None.
+      taken: gradient steps so far.
+      met: text -> number of steps that had shown it to the agent.
+      earned: text -> the sum of its rewards (`MessageStats.earned`).
+    """
 
     learned_online = True
-    # Text -> the annotator's label by then, and the probability of yes or None.
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
-    taken: int = 0  # gradient steps
-    # Text -> number of steps that had shown it to the agent, and the sum of its rewards (`MessageStats.earned`).
+    taken: int = 0
     met: dict[str, int] = dataclasses.field(default_factory=dict)
     earned: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -82,8 +95,8 @@ class OnlineRewardModel(RewardModel):
 
     @property
     def _pays(self) -> bool:
-        switch = self.config["compat"].get("oni_untrained_reward", False)
-        return self._reward["kind"] == RETRIEVAL or self.taken > 0 or bool(switch)
+        pays_untrained = bool(self.config["compat"].get("oni_untrained_reward", False))
+        return self._reward["kind"] == RETRIEVAL or self.taken > 0 or pays_untrained
 
     def normalisation(
         self,
@@ -93,17 +106,20 @@ class OnlineRewardModel(RewardModel):
         fallback: float | None = None,
     ) -> Normalisation:
         """The run's own moments and threshold (`quantile` None: no threshold); nothing is advised, so there is no fallback."""
-        if self._reward["kind"] != RANKING:
-            plain = quantile is None or self._reward["kind"] == RETRIEVAL
-            graded = plain or self._reward["value"] == "probability"
-            return _Step(threshold=None if graded else self._reward["classifier"]["threshold"])
-        raw = not (normalise and self._reward["normalise"])
-        if raw or self.config["compat"].get("oni_ranking_raw_reward", False):
-            return Normalisation(enabled=False)
-        threshold = None if quantile is None else self._reward["threshold"]
-        return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
+        kind = self._reward["kind"]
+        if kind == RANKING:
+            is_raw = not (normalise and self._reward["normalise"])
+            if is_raw or self.config["compat"].get("oni_ranking_raw_reward", False):
+                return Normalisation(enabled=False)
+            threshold = None if quantile is None else self._reward["threshold"]
+            return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
 
-    def together(self, members: np.ndarray) -> np.ndarray:
+        # Labels are 0 and 1 already.
+        if kind == RETRIEVAL or quantile is None or self._reward["value"] == "probability":
+            return _Step(threshold=None)
+        return _Step(threshold=self._reward["classifier"]["threshold"])
+
+    def combine_members(self, members: np.ndarray) -> np.ndarray:
         """Raw rewards, 0 before the first training."""
         if not self._pays:
             return np.zeros(members.shape[1], np.float32)
@@ -115,12 +131,14 @@ class OnlineRewardModel(RewardModel):
             return super().members_of_messages(params, messages)
         if self._reward["kind"] == CLASSIFICATION:
             return classifier_probabilities(self._reward["encoder"], self.members, params, messages)
-        return np.array([[self._said(decode_message(message)) for message in messages]], np.float32)
+        return np.array([[self._retrieve(decode_message(message)) for message in messages]], np.float32)
 
-    def _said(self, text: str) -> float:
-        label, probability = self.labels.get(text, (0, None))
-        soft = self._reward["value"] == "probability"
-        return float(label) if probability is None or not soft else float(probability)
+    def _retrieve(self, text: str) -> float:
+        """The label of a text, or its probability as the config says; 0 without a label."""
+        label, probability = self.labels.get(text, (NO, None))
+        if self._reward["value"] == "probability" and probability is not None:
+            return float(probability)
+        return float(label)
 
     def compile_messages(self, params: Any) -> None:
         if self._reward["kind"] != RETRIEVAL:
@@ -176,32 +194,44 @@ def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
 def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any]) -> OnlineRewardModel:
     """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one); UserError if it is lost."""
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        step = saved_step(checkpoints, folder, checkpoints.latest() if step is None else step, "checkpoint")
+        if step is None:
+            step = checkpoints.latest()
+        step = saved_step(checkpoints, folder, step, "checkpoint")
         state = checkpoints.restore(step, {"reward": ANY})["reward"]
+
     book = json.loads(np.asarray(state["book"]).tobytes())
-    about = f"checkpoint {step}", "restore it from a copy"
-    log = read_labels(folder / FILE, book["length"], book["labels"], *about)
+    log = read_labels(
+        folder / FILE, book["length"], book["labels"], f"checkpoint {step}", "restore it from a copy"
+    )
     architecture, members = architecture_of_run(config)
     # Imports from the published system do not have the texts that were seen.
-    seen = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
+    stats = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
     own = book["own"] or {}
     mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
     statistics = {
-        "mean": mean, "variance": variance, "quantile_levels": [], "quantiles": [], "num_distinct": len(log),
-        "member_mean": [mean] * members, "member_variance": [variance] * members,
-    }  # fmt: skip
+        "mean": mean,
+        "variance": variance,
+        "quantile_levels": [],
+        "quantiles": [],
+        "num_distinct": len(log),
+        # Only the moments of the ensemble are kept: all members are normalised by them.
+        "member_mean": [mean] * members,
+        "member_variance": [variance] * members,
+    }
+    # The columns have room for more texts than there are.
+    counts = zip(stats.texts, stats.count.tolist(), strict=False)
     return OnlineRewardModel(
-        folder,
-        step,
-        RewardNetwork(architecture),
-        state["own"]["params"] if own else {},
-        members,
-        statistics,
-        dict(config),
-        [],
-        labels={one.items[0]: (one.label, one.probability) for one in log if len(one.items) == 1},
+        folder=folder,
+        step=step,
+        network=RewardNetwork(architecture),
+        params=state["own"]["params"] if own else {},
+        members=members,
+        statistics=statistics,
+        config=dict(config),
+        curve=[],
+        labels={label.items[0]: (label.label, label.probability) for label in log if len(label.items) == 1},
         taken=own.get("taken", 0),
-        # Some texts may have been seen only after the checkpoint.
-        met={text: count for text, count in zip(seen.texts, seen.count.tolist(), strict=False) if count},
-        earned=dict(zip(seen.texts, seen.earned.tolist(), strict=False)),
+        # A text has the count 0 where it was named by a label, but shown by no batch before the checkpoint.
+        met={text: count for text, count in counts if count},
+        earned=dict(zip(stats.texts, stats.earned.tolist(), strict=False)),
     )

@@ -18,10 +18,18 @@ _MAX_PAUSE_SECONDS = 30.0
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Pending:
-    """A question that is queued or in flight; `count` steps showed it, `met` numbers the `enqueue` that showed it last.
+    """A question that is queued or in flight.
 
-    `attempts`, `failures`: answers without a verdict, and failed requests. `ready`: when to ask it again, by the clock of `take`.
-    `met_as`: the items in the training's orders, where one question serves several; empty if equal to `items`.
+    Attributes:
+      items: the texts in the order in which they are asked.
+      count: steps that showed it.
+      score: uncertainty of the reward about it.
+      met: number of the `enqueue` that showed it last.
+      attempts: answers without a verdict.
+      failures: failed requests.
+      ready: when it may be asked again, by the clock of `take`.
+      met_as: the items in the orders in which the training met them, where one question serves several; empty if that is
+        `items` alone.
     """
 
     items: Items
@@ -35,11 +43,12 @@ class Pending:
 
 
 class QuestionQueue:
-    """Distinct questions, in an order of `_RANKS`; `shrink` drops the least wanted beyond `size`."""
+    """Distinct questions, in an order of `_RANKS`; `shrink` drops the last in the order beyond `size`."""
 
     def __init__(self, size: int, order: str = "frequent") -> None:
         self.dropped = 0
-        self._size, self._rank = size, operator.attrgetter(*_RANKS[order])
+        self._size = size
+        self._rank = operator.attrgetter(*_RANKS[order])
         self._waiting: dict[Items, Pending] = {}
         self._meetings = itertools.count(1)
 
@@ -50,20 +59,23 @@ class QuestionQueue:
         return iter(self._waiting.values())
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
+        """Adds a question, or counts that it was met again; the newest score is its score."""
         pending = self._waiting.setdefault(items, Pending(items))
         pending.count += count
         pending.score = score
         pending.met = next(self._meetings)
         return pending
 
-    def take(self, most: int, now: float) -> list[Pending]:
+    def take(self, limit: int, now: float) -> list[Pending]:
+        """Removes and returns the first `limit` questions of the order that are ready at `now` (monotonic seconds)."""
         ready = (pending for pending in self._waiting.values() if pending.ready <= now)
-        taken = heapq.nlargest(most, ready, key=self._rank)
-        for pending in taken:
+        first = heapq.nlargest(limit, ready, key=self._rank)
+        for pending in first:
             del self._waiting[pending.items]
-        return taken
+        return first
 
     def give_back(self, pending: Pending) -> None:
+        """Returns a question that has to be asked again."""
         self._waiting[pending.items] = pending
 
     def failed(self, pending: Pending, now: float) -> None:
@@ -74,6 +86,7 @@ class QuestionQueue:
         self.give_back(pending)
 
     def shrink(self) -> None:
+        """Drops the last questions of the order beyond the queue's size."""
         excess = len(self._waiting) - self._size
         if excess > 0:
             for pending in heapq.nsmallest(excess, self._waiting.values(), key=self._rank):
@@ -87,26 +100,33 @@ class PublishedQueue(list[Pending]):
     def __init__(self, size: int, batch: int) -> None:
         super().__init__()
         self.dropped = 0
-        self._size, self._batch = size, batch
+        self._size = size
+        self._batch = batch
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> None:
+        """Adds `count` entries of a question."""
         self += [Pending(items, count=1) for _ in range(count)]
 
-    def take(self, most: int, now: float) -> list[Pending]:
-        if most < self._batch:
+    def take(self, limit: int, now: float) -> list[Pending]:
+        """Removes and returns a batch, the newest entry first; nothing where `limit` is less than a batch."""
+        if limit < self._batch:
             return []
-        taken = self[-self._batch :]
+        newest = self[-self._batch :]
         del self[-self._batch :]
-        return taken[::-1]
+        return newest[::-1]
 
     def give_back(self, pending: Pending) -> None:
+        """Returns an entry that has to be asked again."""
         self.append(pending)
 
     def failed(self, pending: Pending, now: float) -> None:
+        """Returns an entry whose request failed."""
         self.append(pending)
 
     def shrink(self) -> None:
+        """Drops the oldest entries beyond the queue's size."""
         excess = len(self) - self._size
+        # To remove from the front moves all others: an eighth of them at a time.
         if excess > self._size // 8:
             del self[:excess]
             self.dropped += excess

@@ -29,7 +29,8 @@ from motif_jax.oni.reward_trainer import Model, TrainingBatch
 from motif_jax.rl.intrinsic import BatchMessages, RewardSetup
 
 MAX_GRADIENT_NORM = 10.0
-_MARK = 1  # marks a text of a labelled pair
+# `MessageStats.label` of a text that some labelled pair has: it only says that there is a label.
+_HAS_LABEL = 1
 
 
 class RankingModel(Model):
@@ -46,11 +47,11 @@ class RankingModel(Model):
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
         size = len(batch.messages)
-        # The pairs' own texts, so that the program does not depend on how many texts there are.
-        places = np.arange(2 * size, dtype=np.int32)
+        # Each pair brings its texts, so that the program does not depend on how many distinct texts there are.
+        indices = np.arange(2 * size, dtype=np.int32)
         examples = PreferenceBatch(
-            unique=places,
-            inverse=places.reshape(size, 2, 1),
+            unique=indices,
+            inverse=indices.reshape(size, 2, 1),
             rows={},
             targets=np.stack([batch.targets, 1.0 - batch.targets], axis=1).astype(np.float32),
             weights=np.tile(batch.weights, (self.members, 1)),
@@ -68,11 +69,13 @@ class RankingModel(Model):
         """Raw rewards float32 [members, N] of texts uint8 [N, L]."""
         return messages_in_chunks(self.network.architecture, self.members, params, texts)
 
-    def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        places, labels = examples.places[chosen], examples.labels[chosen]
-        both = self.rewards(params, examples.messages[places.reshape(-1)]).mean(axis=0).reshape(-1, 2)
+    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
+        labels = examples.labels[indices]
+        texts = examples.messages[examples.rows[indices].reshape(-1)]
+        pair_rewards = self.rewards(params, texts).mean(axis=0).reshape(-1, 2)
         counted = labels != TIE
-        return int(((both.argmax(axis=1) == labels) & counted).sum()), int(counted.sum())
+        is_correct = (pair_rewards.argmax(axis=1) == labels) & counted
+        return int(is_correct.sum()), int(counted.sum())
 
 
 class RankingReward(NetworkReward):
@@ -90,15 +93,16 @@ class RankingReward(NetworkReward):
     def __init__(self, setup: RewardSetup) -> None:
         super().__init__(setup)
         self.moments = RunningMoments()
-        self._raw = self.run.config.compat.oni_ranking_raw_reward or not self.config.normalise
-        self._labelled: set[tuple[str, ...]] = set()
+        self._is_raw = self.run.config.compat.oni_ranking_raw_reward or not self.config.normalise
+        self._labelled_pairs: set[tuple[str, ...]] = set()
+        # Observations of each text, by its row in `stats`: every `pairs.every`th step that showed it.
         self._observed = np.zeros(0, np.int64)
 
     @classmethod
     def check(cls, config: LearnedReward) -> None:
         super().check(config)
-        good = isinstance(config.threshold, int | float) and np.isfinite(config.threshold)
-        checks.require(good, "reward.threshold", config.threshold, "a number")
+        is_number = isinstance(config.threshold, int | float) and np.isfinite(config.threshold)
+        checks.require(is_number, "reward.threshold", config.threshold, "a number")
 
     def make_model(self) -> RankingModel:
         return RankingModel(self.config)
@@ -108,25 +112,26 @@ class RankingReward(NetworkReward):
 
     def is_new(self, label: Label) -> bool:
         rows = self.stats.rows(label.items, label.step, label.number)
-        if label.items in self._labelled:
+        if label.items in self._labelled_pairs:
             return False
-        self._labelled.add(label.items)
-        self.stats.label[rows] = _MARK
+        self._labelled_pairs.add(label.items)
+        self.stats.label[rows] = _HAS_LABEL
         return True
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        if not self.trained:
+        if not self.pays:
             return np.zeros(len(texts), np.float32)
         raw = self.table.lookup(texts).values
+        # A lookup has no counts, and changes no moments.
         if counts.sum():
             self.moments.update(np.repeat(raw, counts), self.config.decay)
-        return self.shown(raw)
+        return self.reward_of(raw)
 
-    def shown(self, raw: np.ndarray) -> np.ndarray:
-        if self._raw:
+    def reward_of(self, raw: np.ndarray) -> np.ndarray:
+        if self._is_raw:
             return raw
-        present = Normalisation(self.moments.mean, self.moments.variance, self.config.threshold)
-        return np.asarray(present(raw), np.float32)
+        normalisation = Normalisation(self.moments.mean, self.moments.variance, self.config.threshold)
+        return np.asarray(normalisation(raw), np.float32)
 
     def questions(
         self, batch: BatchMessages, rows: np.ndarray
@@ -134,35 +139,46 @@ class RankingReward(NetworkReward):
         """Pairs of observed texts, drawn by their frequency."""
         rng = seeds.rng(self.run.config.seed, "reward pairs", batch.number)
         self._observe(rows, batch.counts, rng)
-        pairs, weights = self.config.pairs, self._observed[: len(self.stats)]
-        if not weights.any() or self.source.queued() >= pairs.waiting:
+        settings = self.config.pairs
+        weights = self._observed[: len(self.stats)]
+        if not weights.any() or self.source.queued() >= settings.waiting:
             return [], [], None
-        weights = np.minimum(weights, 1) if pairs.distinct else weights
-        drawn = rng.choice(len(weights), (pairs.a_batch, 2), p=weights / weights.sum())
-        texts = [(self.stats.texts[a], self.stats.texts[b]) for a, b in drawn.tolist()]
+        if settings.distinct:
+            weights = np.minimum(weights, 1)
+
+        drawn = rng.choice(len(weights), (settings.a_batch, 2), p=weights / weights.sum())
+        pairs = [(self.stats.texts[first], self.stats.texts[second]) for first, second in drawn.tolist()]
         if not self.run.config.compat.oni_requeue:
-            # Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked once.
-            texts = [
-                pair for pair in texts
-                if pair[0] != pair[1] and pair not in self._labelled and pair[::-1] not in self._labelled
-            ]  # fmt: skip
-        counted = {pair: texts.count(pair) for pair in dict.fromkeys(texts)}
-        return list(counted), list(counted.values()), self._scores(list(counted))
+            pairs = [pair for pair in pairs if self._is_worth_asking(pair)]
+        counts = {pair: pairs.count(pair) for pair in dict.fromkeys(pairs)}
+        distinct_pairs: list[tuple[str, ...]] = list(counts)
+        return distinct_pairs, list(counts.values()), self._scores(distinct_pairs)
+
+    def _is_worth_asking(self, pair: tuple[str, str]) -> bool:
+        """Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked once."""
+        if pair[0] == pair[1]:
+            return False
+        return pair not in self._labelled_pairs and pair[::-1] not in self._labelled_pairs
 
     def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
+        """Counts every `pairs.every`th step of a batch."""
         if len(self.stats) > len(self._observed):
             self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
         # Steps of the same text are neighbours here: a random phase for each batch treats all texts alike.
-        every, ends = self.config.pairs.every, np.cumsum(counts) + int(rng.integers(self.config.pairs.every))
-        self._observed[rows] += ends // every - (ends - counts) // every
+        every = self.config.pairs.every
+        ends = np.cumsum(counts) + int(rng.integers(every))
+        starts = ends - counts
+        self._observed[rows] += ends // every - starts // every
 
     def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
+        """How uncertain the reward is about each pair: the members' disagreement, or the nearness of a single network's rewards."""
         if self.run.config.queue.order != "uncertain" or not pairs:
             return None
         texts = np.stack([as_bytes(text) for pair in pairs for text in pair])
-        if self.config.training.members > 1:
-            each = self.model.rewards(self.table.params, texts).reshape(self.config.training.members, -1, 2)
-            return (each[..., 0] - each[..., 1]).std(axis=0).tolist()
+        members = self.config.training.members
+        if members > 1:
+            rewards = self.model.rewards(self.table.params, texts).reshape(members, -1, 2)
+            return (rewards[..., 0] - rewards[..., 1]).std(axis=0).tolist()
         raw = self.table.lookup(texts).values.reshape(-1, 2)
         return (-np.abs(raw[:, 0] - raw[:, 1])).tolist()
 
@@ -177,5 +193,8 @@ class RankingReward(NetworkReward):
         self._observed = np.array(data["observed"], np.int64)
 
     def metrics(self) -> dict[str, float]:
-        mean, variance = float(self.moments.mean), float(self.moments.variance)
-        return {**super().metrics(), "reward/running_mean": mean, "reward/running_variance": variance}
+        return {
+            **super().metrics(),
+            "reward/running_mean": float(self.moments.mean),
+            "reward/running_variance": float(self.moments.variance),
+        }

@@ -15,8 +15,8 @@ class RetrievalReward(OnlineReward):
     """
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        said = (self.stats.label[rows] == YES).astype(np.float32)
+        is_yes = (self.stats.label[rows] == YES).astype(np.float32)
         if self.config.value == "label":
-            return said
+            return is_yes
         probability = self.stats.probability[rows]
-        return np.where(np.isnan(probability), said, probability).astype(np.float32)
+        return np.where(np.isnan(probability), is_yes, probability).astype(np.float32)

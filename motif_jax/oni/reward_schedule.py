@@ -8,12 +8,16 @@ import numpy as np
 
 from motif_jax.core import seeds
 
-LARGE = 25_000  # published: with at least so many labels, steps no longer follow arrivals
-MOST_OWED = 1024  # steps still to be taken; more are dropped, since labels come faster than training
+# Published: with at least so many labels, steps no longer follow arrivals.
+LARGE = 25_000
+# Steps still to be taken; more are dropped, since labels come faster than training.
+MOST_OWED = 1024
 
 
 class Schedule:
     """Counts the gradient steps that labels call for: those still `owed`, and those `dropped` beyond `MOST_OWED`.
+
+    `arrived` counts labels whose steps are not owed yet.
 
     'budget': each label calls for `per_arrival` steps, of which at most `per_update` are taken an update.
     'published': all in one piece; from 25,000 labels on, one step an update (the published code trains at exactly 25,000 in
@@ -23,27 +27,36 @@ class Schedule:
 
     def __init__(self, name: str, per_arrival: int, per_update: int, call: int) -> None:
         self._published = name == "published"
-        self._per_arrival, self._per_update, self._call = per_arrival, per_update, call
-        self.owed = self.dropped = self.come = 0
+        self._per_arrival = per_arrival
+        self._per_update = per_update
+        self._call = call
+        self.owed = 0
+        self.dropped = 0
+        self.arrived = 0
 
-    def update(self, arrived: int, size: int, asking: int) -> None:
-        """Called once per update: `arrived` new labels, `size` in all, `asking` questions pending."""
+    def update(self, new_labels: int, size: int, asking: int) -> None:
+        """Called once per update: `new_labels` have arrived, there are `size` in all, and `asking` questions are pending."""
         if self._published and size >= LARGE:
-            self.owed, self.come = 1, 0
+            self.owed = 1
+            self.arrived = 0
             return
-        self.come += arrived
-        if not self.come or (self._published and asking and self.come < self._call):
+
+        self.arrived += new_labels
+        is_incomplete_call = self._published and asking and self.arrived < self._call
+        if not self.arrived or is_incomplete_call:
             return
-        self.come = 0
-        most = self.owed + self._per_arrival
-        self.owed = min(most, max(MOST_OWED, self._per_arrival))
-        self.dropped += most - self.owed
+        self.arrived = 0
+        total = self.owed + self._per_arrival
+        # An arrival's own steps are never dropped.
+        self.owed = min(total, max(MOST_OWED, self._per_arrival))
+        self.dropped += total - self.owed
 
     def amount(self) -> int:
         """Steps of the next job: few, so that it ends before the labels of many calls have come."""
         return min(self.owed, self._per_arrival if self._published else self._per_update)
 
-    def taken(self, amount: int) -> None:
+    def count_taken(self, amount: int) -> None:
+        """Counts steps that were taken."""
         self.owed = max(0, self.owed - amount)
 
 
@@ -63,9 +76,11 @@ def draws(
             yield rng.permutation(size)[:batch_size]
         return
     rng = seeds.rng(seed, "reward epochs", first)
-    order, start = rng.permutation(size), 0
+    order = rng.permutation(size)
+    start = 0
     for _ in range(amount):
         if start >= size:
-            order, start = rng.permutation(size), 0
+            order = rng.permutation(size)
+            start = 0
         yield order[start : start + batch_size]
         start += batch_size

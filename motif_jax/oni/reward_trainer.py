@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,11 +21,20 @@ from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.motif.reward.reward_model import SHORT_MESSAGE
 from motif_jax.oni.label_set import Examples
 
+# Of the metrics of a step, those whose means a job reports.
 METRICS = ("loss", "accuracy", "gradient_norm")
 
 
 class TrainingBatch(NamedTuple):
-    """Messages uint8 [B, items, 256], zero from byte `length` on; the rest [B] as of `Examples`, weight 0 for padding."""
+    """The examples of one step.
+
+    Attributes:
+      messages: uint8 [B, items, 256].
+      labels: int8 [B].
+      targets: float32 [B].
+      weights: float32 [B], 0 for padding.
+      length: the messages are zero from this byte on; None: 256.
+    """
 
     messages: np.ndarray
     labels: np.ndarray
@@ -37,9 +47,12 @@ class Model(abc.ABC):
     """A model of one text or of two, or an ensemble of such models."""
 
     def __init__(self, network: Any, optimizer: optax.GradientTransformation, members: int) -> None:
-        self.network, self.optimizer, self.members = network, optimizer, members
+        self.network = network
+        self.optimizer = optimizer
+        self.members = members
 
     def init(self, seed: int) -> EnsembleState:
+        """A fresh state: parameters and the optimiser's state."""
         return ensembles.init_state(self.network, self.optimizer, jax.random.key(seed), self.members)
 
     @abc.abstractmethod
@@ -49,12 +62,19 @@ class Model(abc.ABC):
         """Gradient step `step` of the run, compiled once for each length; `state` is not donated."""
 
     @abc.abstractmethod
-    def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        """How many of the chosen examples the model has right, and how many count."""
+    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
+        """On how many of the examples at `indices` the model agrees with the label, and how many count (ties do not)."""
 
 
 class TrainingJob(NamedTuple):
-    """Gradient steps after the run's `first` ones: the examples of each; `new` are those that no step has drawn from yet."""
+    """Gradient steps on the labels so far.
+
+    Attributes:
+      first: gradient steps of the run before the job.
+      draws: the indices int64 [n] of the examples of each step.
+      examples: all labels so far.
+      new: indices of the examples that were not there at the last job.
+    """
 
     first: int
     draws: Sequence[np.ndarray]
@@ -63,12 +83,19 @@ class TrainingJob(NamedTuple):
 
 
 class TrainingOutcome(NamedTuple):
-    """A job's outcome: means of `METRICS` over its steps, and how many of `job.new` the model had right before."""
+    """A job's outcome.
+
+    Attributes:
+      state: the parameters and the optimiser's state after the last step.
+      means: means of `METRICS` over the steps.
+      correct, counted: on how many of `job.new` the model agreed with the label before it trained on them, and how many count.
+      seconds: how long the job took.
+    """
 
     job: TrainingJob
     state: EnsembleState
     means: dict[str, float]
-    right: int
+    correct: int
     counted: int
     seconds: float
 
@@ -77,16 +104,17 @@ def take_steps(
     model: Model, state: EnsembleState, job: TrainingJob, batch_size: int, stopped: Callable[[], bool] = never
 ) -> TrainingOutcome:
     """Takes the steps of a job. Raises UserError: the loss is not finite; StoppedError: `stopped` was True between two."""
-    begin, examples = time.perf_counter(), job.examples
-    right, counted = model.right(state.params, examples, job.new)
+    begin = time.perf_counter()
+    examples = job.examples
+    correct, counted = model.count_correct(state.params, examples, job.new)
     rows = []
-    for number, chosen in enumerate(job.draws, start=job.first):
+    for number, indices in enumerate(job.draws, start=job.first):
         if stopped():
             raise StoppedError
-        padded = np.pad(chosen, (0, batch_size - len(chosen)))
-        messages = examples.messages[examples.places[padded]]
+        padded = np.pad(indices, (0, batch_size - len(indices)))
+        messages = examples.messages[examples.rows[padded]]
         length = None if messages[..., SHORT_MESSAGE:].any() else SHORT_MESSAGE
-        weights = (np.arange(batch_size) < len(chosen)).astype(np.float32)
+        weights = (np.arange(batch_size) < len(indices)).astype(np.float32)
         batch = TrainingBatch(messages, examples.labels[padded], examples.targets[padded], weights, length)
         state, metrics = model.step(state, batch, number)
         rows.append({name: float(value) for name, value in metrics.items()})
@@ -96,33 +124,43 @@ def take_steps(
                 "--config.reward.training.learning_rate in another --workdir"
             )
     means = {name: float(np.mean([row[name] for row in rows])) for name in METRICS}
-    return TrainingOutcome(job, state, means, right, counted, time.perf_counter() - begin)
+    return TrainingOutcome(job, state, means, correct, counted, time.perf_counter() - begin)
 
 
 class Trainer:
-    """Runs one job at a time, with `beside` in a thread; `state` is that after the last job that `take` returned."""
+    """Runs one job at a time, with `in_thread` in a thread of its own; `state` is that after the last job that `take` returned."""
 
-    def __init__(self, model: Model, state: EnsembleState, batch_size: int, beside: bool) -> None:
-        self._model, self.state, self._batch_size = model, state, batch_size
-        self._pool = ThreadPoolExecutor(1, "reward training") if beside else None
+    def __init__(self, model: Model, state: EnsembleState, batch_size: int, in_thread: bool) -> None:
+        self._model = model
+        self.state = state
+        self._batch_size = batch_size
+        self._pool = ThreadPoolExecutor(1, "reward training") if in_thread else None
         self._closing = threading.Event()
         self.running: Future[TrainingOutcome] | None = None
 
     def begin(self, job: TrainingJob) -> None:
-        work = self._model, self.state, job, self._batch_size, self._closing.is_set
+        """Starts a job in the thread; without one, runs it now."""
+        work = functools.partial(
+            take_steps, self._model, self.state, job, self._batch_size, self._closing.is_set
+        )
         if self._pool is not None:
-            self.running = self._pool.submit(take_steps, *work)
+            self.running = self._pool.submit(work)
         else:
             self.running = Future()
-            self.running.set_result(take_steps(*work))
+            self.running.set_result(work())
 
     def take(self) -> TrainingOutcome | None:
         """The finished job's outcome, None if there is none; the trainer adopts its state."""
         if self.running is None or not self.running.done():
             return None
-        outcome, self.running = self.running.result(), None
+        outcome = self.running.result()
+        self.running = None
         self.state = outcome.state
         return outcome
+
+    def is_open(self) -> bool:
+        """Whether jobs may run; False from the beginning of `close` on."""
+        return not self._closing.is_set()
 
     def close(self) -> None:
         """Ends the running job after its current step; its outcome is lost."""

@@ -19,8 +19,10 @@ from motif_jax.core.files import new_array, sync
 from motif_jax.core.progress import Progress
 
 HASHED_SIZE = 1024
-_LETTERS = range(3, 6)  # lengths of a run
+# Lengths of the runs of letters that are hashed.
+_RUN_LENGTHS = range(3, 6)
 _PUNCTUATION = string.punctuation.encode()
+# Words between two updates of the progress line.
 _BLOCK = 4096
 
 
@@ -49,14 +51,21 @@ class HashedVectors:
 
     @functools.lru_cache(maxsize=1 << 14)  # noqa: B019
     def of(self, word: bytes) -> np.ndarray | None:
-        if not (core := bare(word)):
+        letters = bare(word)
+        if not letters:
             return None
+        # Marks of begin and end, so that "old" differs from the end of "gold".
+        marked = b"<" + letters + b">"
+        runs = {marked}
+        for length in _RUN_LENGTHS:
+            for start in range(len(marked) - length + 1):
+                runs.add(marked[start : start + length])
+
         vector = np.zeros(HASHED_SIZE, np.float32)
-        whole = b"<" + core + b">"
-        runs = {whole[at : at + size] for size in _LETTERS for at in range(len(whole) - size + 1)}
-        for run in sorted(runs | {whole}):
-            place = int.from_bytes(hashlib.blake2b(run, digest_size=8).digest(), "little")
-            vector[place % HASHED_SIZE] += 1.0 if place >> 63 else -1.0
+        for run in runs:
+            digest = int.from_bytes(hashlib.blake2b(run, digest_size=8).digest(), "little")
+            # The low bits choose the index, the highest one the sign.
+            vector[digest % HASHED_SIZE] += 1.0 if digest >> 63 else -1.0
         return vector
 
 
@@ -79,29 +88,32 @@ class FileVectors:
         self.description = f"{count:,} vectors of {size} numbers, {path}"
 
     def of(self, word: bytes) -> np.ndarray | None:
-        found = self._find(word)
-        return self._find(bare(word)) if found is None else found
+        vector = self._find(word)
+        return self._find(bare(word)) if vector is None else vector
 
     def _find(self, word: bytes) -> np.ndarray | None:
         key = _key(word)
-        place = int(np.searchsorted(self._keys, key))
-        is_known = place < len(self._keys) and self._keys[place] == key
-        return np.asarray(self._vectors[self._rows[place]]) if is_known else None
+        index = int(np.searchsorted(self._keys, key))
+        if index == len(self._keys) or self._keys[index] != key:
+            return None
+        return np.asarray(self._vectors[self._rows[index]])
 
 
 def _key(word: bytes) -> np.uint64:
+    """The hash by which a word is known."""
     return np.uint64(int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little"))
 
 
 def _cache_folder(path: Path) -> Path:
+    """The folder of the arrays of a file, which is another after the file was changed."""
     try:
-        state = path.stat()
+        status = path.stat()
     except OSError as error:
         raise UserError(f"config.reward.vectors={path}: {error.strerror}") from None
     if not path.is_file():
         raise UserError(f"config.reward.vectors={path}: must be a text file of word vectors")
-    about = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
-    name = hashlib.blake2b(about.encode(), digest_size=12).hexdigest()
+    identity = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+    name = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest()
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "motif_jax" / "vectors" / name
 
@@ -114,32 +126,38 @@ def _convert(path: Path, folder: Path) -> None:
     partial.mkdir()
     try:
         with open(path, "rb") as file:
-            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            has_mark = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+            if not has_mark:
                 file.seek(0)
             _write_arrays(file, path, partial)
-        for name in partial.iterdir():
-            sync(name)
+        for array_path in partial.iterdir():
+            sync(array_path)
         try:
             partial.rename(folder)
         except OSError:
-            if not folder.exists():  # else another process was faster
+            # If it is there, another process was faster.
+            if not folder.exists():
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
+    """Writes vectors in the file's order; keys, sorted; and the row of each key."""
+    # The limit is for a file that is not of this form, and has no line ends.
     header = file.readline(100).split()
     if len(header) != 2 or not all(part.isdigit() and int(part) > 0 for part in header):
         raise UserError(
             f"config.reward.vectors={path}: line 1 must hold the number of words and the size of their vectors"
         )
-    count, size = map(int, header)
+    count = int(header[0])
+    size = int(header[1])
     vectors = new_array(folder / "vectors.npy", np.float32, (count, size))
     keys = np.empty(count, np.uint64)
     with Progress(count, "words", "vectors") as progress:
         for row, (word, vector) in enumerate(_lines(file, path, count, size)):
-            vectors[row], keys[row] = vector, _key(word)
+            vectors[row] = vector
+            keys[row] = _key(word)
             if row % _BLOCK == 0:
                 progress.update(row)
         progress.update(count)
@@ -150,6 +168,7 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
 
 
 def _lines(file: BinaryIO, path: Path, count: int, size: int) -> Iterator[tuple[bytes, np.ndarray]]:
+    """Yields the words with their vectors. Raises UserError: a line is of another form, or there are more of them."""
     for number in range(2, count + 2):
         word, _, numbers = file.readline().rstrip(b" \r\n").partition(b" ")
         try:

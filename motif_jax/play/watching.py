@@ -249,7 +249,8 @@ class FilmMaker:
     def film(self, info: Mapping[str, float]) -> Film:
         """The film of the steps; `info` are the environment's numbers at the end."""
         steps = self._steps
-        choices = [watched.choice for watched in steps if watched.choice is not None]
+        # The last step's choice was not played: an episode that a viewer leaves ends before it.
+        choices = [watched.choice for watched in steps[:-1] if watched.choice is not None]
         film = Film(
             task=self._task,
             options=self._options,

@@ -13,7 +13,7 @@ from motif_jax.core.run_folder import read_description, stored_folder
 from motif_jax.core.verdicts import SINGLE
 from motif_jax.display import text_tables
 from motif_jax.display.text_tables import markdown_escape as escape
-from motif_jax.motif.annotation.annotator import BUILT_IN
+from motif_jax.motif.annotation.annotator import ANNOTATORS
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
 
@@ -139,7 +139,7 @@ def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
     numbers = {verdict: labels.count(label) for label, verdict in enumerate(SINGLE.verdicts) if labels}
     annotator = config.get("annotator") or {}
     # Sections of annotators that were not asked.
-    others = BUILT_IN.keys() - {annotator.get("kind")}
+    others = ANNOTATORS.parts.keys() - {annotator.get("kind")}
 
     data = [f"- no dataset: the messages that an agent met as it played {environment}", ""]
     lines = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from motif_jax.display import html
 from motif_jax.display.charts import Interval, Plot, Series
@@ -106,13 +107,13 @@ def _aggregates(label: str, result: Comparison) -> Section:
 
 
 def _contrasts(label: str, result: Comparison) -> Section:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for contrast in result.contrasts:
         over_games = contrast.over_games
         games_cell = "n/a" if over_games is None else estimate_cell(over_games, format_pairs(over_games))
         methods = f"{contrast.first} minus {contrast.other}"
         rows.append((contrast.task, methods, estimate_cell(contrast.over_runs), games_cell))
-    header = ("task", "methods", "difference over runs", "difference over games")
+    header: tuple[str, ...] = ("task", "methods", "difference over runs", "difference over games")
     averaged = ", averaged over tasks"
     if len(result.scores.tasks) == 1:
         # Saves the width of a column whose cells are all equal.

@@ -20,17 +20,21 @@ from motif_jax.nets.policy import PolicyNetwork
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
-# Fields of a training state that no checkpoint has: every start reads them from their source.
-NOT_KEPT = ("reward_params", "frozen", "reference")
-READ_ANEW = "read_anew"  # in the progress
+# Fields of a training state that no checkpoint has: every start reads or computes them again.
+NOT_SAVED = ("reward_params", "frozen", "reference")
+READ_ANEW = "read_anew"  # entry of the progress: digests of the files that no checkpoint has
+# Items of a checkpoint.
 REWARD = "reward"
-_PARAMS, _LEARNER, _PLAY, _PROGRESS = "params", "learner", "play", "progress"
+_PARAMS = "params"
+_LEARNER = "learner"
+_PLAY = "play"
+_PROGRESS = "progress"
 
 
 def open_checkpoints(
     workdir: str | os.PathLike[str], keep: int, save_every_steps: int | None = None
 ) -> Checkpoints:
-    """The checkpoints of the run in `workdir`, for writing; those of `save_every_steps` are not pushed out by timed ones."""
+    """The checkpoints of the run in `workdir`, for writing; those of `save_every_steps` are not removed in favour of timed ones."""
     return Checkpoints(
         Path(workdir) / FOLDER, keep=keep, keep_best=BEST_METRIC, milestone_steps=save_every_steps
     )
@@ -49,38 +53,44 @@ def save(
 
 
 class Snapshot:
-    """The checkpoint that a run resumes from. Every part takes its own items, and all must be taken."""
+    """The checkpoint that a run resumes from. Each part of the system takes its items, and all items must be taken."""
 
     def __init__(self, checkpoints: Checkpoints, step: int) -> None:
-        self._checkpoints, self.step = checkpoints, step
-        self._left = set(checkpoints.items(step))
+        self._checkpoints = checkpoints
+        self.step = step
+        self._untaken = set(checkpoints.items(step))
         self.progress: dict[str, Any] = self.take({_PROGRESS: JSON})[_PROGRESS]
 
-    def take(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        self._left -= set(wanted)
-        return self._checkpoints.restore(self.step, wanted)
+    def take(self, shapes: Mapping[str, Any]) -> dict[str, Any]:
+        """The items of these names; the values of `shapes` are as for `Checkpoints.restore`."""
+        self._untaken -= set(shapes)
+        return self._checkpoints.restore(self.step, shapes)
 
     def take_play(self) -> dict[str, Any] | None:
         """The arrays of `play_state`; None in the checkpoint of a run that was not serial."""
-        return self.take({_PLAY: ANY})[_PLAY] if _PLAY in self._left else None
+        return self.take({_PLAY: ANY})[_PLAY] if _PLAY in self._untaken else None
 
     def require_all_taken(self) -> None:
-        if self._left:
+        """Raises UserError where an item was not taken."""
+        if self._untaken:
             raise UserError(
-                f"{self._checkpoints.folder} checkpoint {self.step} holds {', '.join(sorted(self._left))}, which this "
+                f"{self._checkpoints.folder} checkpoint {self.step} holds {', '.join(sorted(self._untaken))}, which this "
                 "version and config do not use: continue with those that wrote it, or choose another --workdir"
             )
 
 
 def items_of_learner(state: Any) -> dict[str, Any]:
-    """The checkpoint's items of a training state; Orbax keeps no empty trees."""
-    left_out = ("params", *NOT_KEPT)
-    rest = {name: x for name, x in state._asdict().items() if name not in left_out and jax.tree.leaves(x)}
-    return {_PARAMS: state.params, _LEARNER: rest}
+    """The checkpoint's items of a training state."""
+    learner = {}
+    for name, value in state._asdict().items():
+        # Orbax saves no empty trees.
+        if name not in ("params", *NOT_SAVED) and jax.tree.leaves(value):
+            learner[name] = value
+    return {_PARAMS: state.params, _LEARNER: learner}
 
 
 def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
-    """The training state in `snapshot`, as numpy arrays, without `NOT_KEPT`; `make_state` is only traced, for the shapes."""
+    """The training state in `snapshot`, as numpy arrays, without `NOT_SAVED`; `make_state` is only traced, for the shapes."""
     shapes = jax.eval_shape(make_state)
     items = snapshot.take(items_of_learner(shapes))
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])

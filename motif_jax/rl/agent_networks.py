@@ -1,4 +1,7 @@
-"""The networks that `config.network.kind` names."""
+"""The kinds of networks that `config.network.kind` names, and the functions that a training calls.
+
+A kind is a subclass of `NetworkKind`, listed in `choices.NETWORKS`.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ from motif_jax.rl.choices import GAME
 from motif_jax.rl.config import AgentConfig
 
 # Switches of published quirks that make rows of a batch depend on each other.
-BATCH_STATISTICS, UNTRAINED_DROPOUT = "symbolic_train_mode_batchnorm", "glam_untrained_dropout"
+BATCH_STATISTICS = "symbolic_train_mode_batchnorm"
+UNTRAINED_DROPOUT = "glam_untrained_dropout"
 
 
 class NetworkKind(abc.ABC):
-    """A kind of network: what a training asks of it before there is one.
+    """A kind of network: what a training has to know before it makes one.
 
     Attributes:
       named_by: the key of `config.network` that names its files, for errors.
       splits: whether its parameters can be split over devices.
-      speaks: whether its first steps take so long that a training says what it does.
+      speaks: whether its first steps take so long that a training prints what it is doing.
     """
 
     named_by: str = ""
@@ -37,7 +41,7 @@ class NetworkKind(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
-        """The network for an environment. Raises UserError: it does not show what the network reads."""
+        """The network for an environment. Raises UserError: the environment lacks a field that the network reads."""
 
     @classmethod  # noqa: B027 (there may be nothing to check)
     def check(cls, config: AgentConfig) -> None:
@@ -67,7 +71,7 @@ class NetworkKind(abc.ABC):
     def counted(
         cls, config: AgentConfig, network: PolicyNetwork, params: Any
     ) -> tuple[PolicyNetwork, Any] | None:
-        """The network whose products count as its work, and shapes of its parameters; None where nobody counts them.
+        """The network whose matrix products count as its work, and the shapes of its parameters; None where none are counted.
 
         Args:
           params: all parameters of `network`.
@@ -76,7 +80,7 @@ class NetworkKind(abc.ABC):
 
 
 def kind_of(config: AgentConfig) -> str:
-    """What reads the environment's observations: a name of `choices.NETWORKS`."""
+    """The kind of the config's network: a name of `choices.NETWORKS`."""
     return getattr(config.network, "kind", GAME)
 
 
@@ -101,19 +105,24 @@ def read_anew(config: AgentConfig) -> dict[str, str]:
 
 
 def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: str) -> None:
-    """Raises UserError for files that changed since `read_anew` returned `learned_with`; `where` names the record."""
+    """Raises UserError where a file has changed since the training.
+
+    Args:
+      learned_with: the output of `read_anew` at the time of the training; {} where it was not recorded.
+      where: the option of the user that names the training.
+    """
     now = read_anew(config) if learned_with else {}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
-        named = class_of(config).named_by
+        key = class_of(config).named_by
         raise UserError(
-            f"{where} was trained with another {' and another '.join(changed)} than config.network.{named}={getattr(config.network, named)} "
+            f"{where} was trained with another {' and another '.join(changed)} than config.network.{key}={getattr(config.network, key)} "
             "has now: restore the previous one"
         )
 
 
 def mesh_sizes(config: AgentConfig, devices: int) -> dict[str, int] | None:
-    """Devices along each axis of the mesh, for a network split over `devices` of them; None where each holds all of it."""
+    """The number of devices along each axis of the mesh, for a network split over devices; None where each holds all of it."""
     split = config.sharding
     if split is None or split.fsdp * split.tensor == 1:
         return None
@@ -141,5 +150,5 @@ def prompt_room(config: AgentConfig) -> int | None:
 
 
 def make(config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
-    """The network of `config.network` for an environment. Raises UserError: it does not show what the network reads."""
+    """The network of `config.network` for an environment. Raises UserError: the environment lacks a field that it reads."""
     return class_of(config).make(config, spec)

@@ -1,4 +1,4 @@
-"""The learner's batches: made ahead by threads, or in turns with acting."""
+"""The stream of batches that the learner reads: made ahead by threads, or in turns with acting."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ _WAIT_SECONDS = 0.2
 
 
 class BatchStream:
-    """Gives the learner its batches, of which few wait. With threads, inference and batcher run beside the caller.
+    """Gives the learner its batches, of which at most `config.max_waiting_batches` wait.
 
-    `while_playing` is called again and again with the number of steps that were played in turns, with the learner waiting.
+    Usually inference and batcher run in threads beside the caller. In a serial run and on policy they take turns with it:
+    `get` plays until a batch is full.
+
+    Args:
+      stopped: returns True once the run was asked to stop, while actors start.
+      while_playing: called with the number of steps that `get` has played so far.
     """
 
     def __init__(
@@ -30,11 +35,12 @@ class BatchStream:
         stopped: Callable[[], bool] = never,
         while_playing: Callable[[int], None] = lambda played: None,
     ) -> None:
-        self._system, self._stopped = system, stopped
-        self._played = 0
+        self._system = system
+        self._stopped = stopped
         self._while_playing = while_playing
         self._in_turns = settings.takes_turns(system.config)
-        self._batches = 0
+        self._steps_played = 0  # by `_get_in_turn`
+        self._batches = 0  # that `_get_in_turn` has returned
         self._services = Services()
         self._ready: queue.SimpleQueue[Batch] = queue.SimpleQueue()
         self._room = threading.Semaphore(system.config.max_waiting_batches)
@@ -61,8 +67,9 @@ class BatchStream:
             self._system.close()
 
     def assemble(self) -> None:
-        """The batcher's thread: takes a slot, or makes a batch of full ones; returns after a timeout in any case."""
-        system, meters = self._system, self._system.meters
+        """One round of the batcher's thread: takes a finished slot, or makes a batch where enough are there."""
+        system = self._system
+        meters = system.meters
         if not system.batcher.is_full():
             with meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
                 system.batcher.add(system.finished.get(timeout=_WAIT_SECONDS))
@@ -80,7 +87,8 @@ class BatchStream:
             return self._get_in_turn()
         self._services.check()
         if not self._ready.qsize():
-            self._system.learner.settle()  # has its own meter; what follows counts as waiting
+            # Its time has a meter of its own; the time below counts as waiting for a batch.
+            self._system.learner.settle()
         with self._system.meters.time("learner/wait"), contextlib.suppress(queue.Empty):
             batch = self._ready.get(timeout=_WAIT_SECONDS)
             self._room.release()
@@ -100,28 +108,38 @@ class BatchStream:
             served = 0
             for number, source in enumerate(system.sources):
                 served += source.inference.serve(_WAIT_SECONDS / len(system.sources), self._hold(number))
-            self._played += served
+            self._steps_played += served
             if served:
-                self._while_playing(self._played)
-            if not served and not system.config.serial and not self._is_full():
+                self._while_playing(self._steps_played)
+            elif not system.config.serial and not self._is_full():
                 return None
 
     def _hold(self, source: int) -> Callable[[Ready], bool] | None:
-        """Which groups wait: on policy, those at a slot's last observation wait for the next parameters; None for none."""
+        """A predicate of groups that have to wait for the next parameters; None where none has to.
+
+        On policy these are the groups that begin a slot and have filled one for each update so far.
+        """
         system = self._system
         if not system.config.on_policy:
             return None
-        return lambda each: each.row == 0 and system.finished_slots[source][each.group] > self._batches
+
+        def must_wait(ready: Ready) -> bool:
+            return ready.row == 0 and system.finished_slots[source][ready.group] > self._batches
+
+        return must_wait
 
     def _is_full(self) -> bool:
+        """Whether the finished slots fill a batch; the batcher receives them."""
         system = self._system
         while not system.finished.empty() and not system.batcher.is_full():
             system.batcher.add(system.finished.get())
         return system.batcher.is_full()
 
     def waiting(self) -> int:
+        """The number of batches that wait for the learner."""
         return self._ready.qsize()
 
     def rest(self) -> list[IntrinsicReturn]:
+        """Drops the batches that wait, at the end of a run; returns the intrinsic returns of their episodes."""
         batches = [self._ready.get() for _ in range(self._ready.qsize())]
         return [value for batch in batches for value in batch.intrinsic_returns]

@@ -31,7 +31,7 @@ class ActorSource(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A slot that can be read, and the index of its source."""
+    """A full slot, and the index of its source."""
 
     source: int
     slot: int
@@ -46,7 +46,14 @@ class _Part(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch on the host, or after `put` on the learner's devices; the initial states lie on the device that acted."""
+    """A batch on the host, or after `put` on the learner's devices; its initial states are on the device that acted.
+
+    Attributes:
+      num_steps: environment steps, without the rows of final observations.
+      intrinsic_returns: of the episodes that end in the batch.
+      reward_version: version of the intrinsic reward's values.
+      num_bytes: bytes that went from the host to the devices.
+    """
 
     trajectories: TrajectoryBatch
     num_steps: int
@@ -63,9 +70,12 @@ def put(batch: Batch, parallel: DataParallel) -> Batch:
 
 
 class Batcher:
-    """Collects slots until they fill a batch of `columns` rollouts; a slot may be split over two.
+    """Collects slots until they fill a batch of `columns` rollouts; a slot may be split over two batches.
 
-    `lookup` is None where there is no intrinsic reward, or where the learner computes it; `crop`: see `PolicyNetwork.cropped`.
+    Args:
+      lookup: computes intrinsic rewards; None where there are none, or where the learner computes them.
+      listener: called with every batch.
+      crop: see `PolicyNetwork.cropped`; None: observations are not cropped.
     """
 
     def __init__(
@@ -78,17 +88,26 @@ class Batcher:
         listener: BatchListener | None = None,
         crop: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None,
     ) -> None:
-        self._spec, self._sources, self._columns = spec, list(sources), columns
-        self._meters, self._lookup, self._listener, self._crop = meters, lookup, listener, crop
+        self._spec = spec
+        self._sources = list(sources)
+        self._columns = columns
+        self._meters = meters
+        self._lookup = lookup
+        self._listener = listener
+        self._crop = crop
         self._parts: deque[_Part] = deque()
-        self._waiting_columns = 0
+        self._waiting_columns = 0  # of all `_parts`
 
     def state(self) -> dict[str, Any]:
+        """JSON-able: the slots that wait, and the sums of running episodes' intrinsic returns."""
         parts = [[*part.finished, part.start, part.stop] for part in self._parts]
         return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._parts = deque(_Part(Finished(*part[:2]), *part[2:]) for part in state["parts"])
+        """Restores the output of `state`."""
+        self._parts = deque()
+        for source, slot, start, stop in state["parts"]:
+            self._parts.append(_Part(Finished(source, slot), start, stop))
         self._waiting_columns = sum(part.stop - part.start for part in self._parts)
         if self._lookup is not None:
             self._lookup.returns.restore(state["returns"])
@@ -102,8 +121,9 @@ class Batcher:
         return self._waiting_columns >= self._columns
 
     def next(self) -> Batch:
-        """The next batch, once `is_full`."""
-        parts, missing = [], self._columns
+        """The next batch, once `is_full`; slots that are read to their end go back to the actors."""
+        parts = []
+        missing = self._columns
         while missing:
             part = self._parts.popleft()
             if part.stop - part.start > missing:
@@ -121,19 +141,25 @@ class Batcher:
         return batch
 
     def _assemble(self, parts: Sequence[_Part]) -> Batch:
+        """Copies the parts' columns into one batch, with intrinsic rewards."""
         length = self._sources[0].actors.config.rollout
 
         def join(name: str, rows: int, dtype: Any = None) -> np.ndarray:
-            arrays = [self._actors(p).slots.arrays[name] for p in parts]
-            pieces = [x[p.finished.slot, :rows, p.start : p.stop] for x, p in zip(arrays, parts, strict=True)]
+            """The first `rows` rows of a field of the slots, [rows, B, ...]."""
+            pieces = []
+            for part in parts:
+                array = self._actors(part).slots.arrays[name]
+                pieces.append(array[part.finished.slot, :rows, part.start : part.stop])
             return np.concatenate(pieces, axis=1).astype(dtype or pieces[0].dtype, copy=False)
 
         observation = {name: join(name, length + 1) for name in self._spec.observation}
         last = join("last", length + 1, bool)
-        intrinsic, version = np.zeros((length, self._columns), np.float32), 0
+        intrinsic = np.zeros((length, self._columns), np.float32)
         last_intrinsic = None
+        version = 0
         if self._lookup is not None:
             intrinsic, last_intrinsic, version = self._lookup.pay(observation, last)
+
         trajectories = TrajectoryBatch(
             observation=observation,
             first=join("first", length + 1, bool),
@@ -144,6 +170,7 @@ class Batcher:
             initial_state=self._initial_state(parts),
             last_intrinsic_reward=last_intrinsic,
         )
+
         envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
         episode = join("episode", length)
         if self._listener is not None:
@@ -157,30 +184,37 @@ class Batcher:
         return self._sources[part.finished.source].actors
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:
-        owner = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
+        """The recurrent states [B, ...] before the columns' rollouts."""
+        source_of_column = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
         rows = _numbers(parts, [self._actors(p).config.envs_per_group * p.finished.slot for p in parts])
-        # Every source gathers as many rows as a batch has, so that one program serves all; other sources' rows are its row 0.
-        gathered = [
-            source.inference.initial_states(np.where(owner == number, rows, 0).astype(np.int32))
-            for number, source in enumerate(self._sources)
-        ]
+        # Each source gathers as many rows as a batch has, so that one program serves all; for columns of other sources it
+        # gathers its row 0.
+        gathered = []
+        for number, source in enumerate(self._sources):
+            own_rows = np.where(source_of_column == number, rows, 0)
+            gathered.append(source.inference.initial_states(own_rows.astype(np.int32)))
         if len(gathered) == 1:
             return gathered[0]
         device = next(iter(jax.tree.leaves(gathered[0])[0].devices()))
-        return _select(jax.device_put(gathered, device), jax.device_put(owner.astype(np.int32), device))
+        index = jax.device_put(source_of_column.astype(np.int32), device)
+        return _select(jax.device_put(gathered, device), index)
 
 
 def _numbers(parts: Sequence[_Part], starts: Sequence[int]) -> np.ndarray:
-    """The columns' places [columns], where the first column of each part's slot has the number in `starts`."""
-    return np.concatenate([n + np.arange(p.start, p.stop) for n, p in zip(starts, parts, strict=True)])
+    """A number for each column, int [columns]: column c of a part's slot has c more than the part's entry of `starts`."""
+    pieces = []
+    for part, start in zip(parts, starts, strict=True):
+        pieces.append(start + np.arange(part.start, part.stop))
+    return np.concatenate(pieces)
 
 
 @jax.jit
-def _select(trees: list[Any], owner: jax.Array) -> Any:
-    """Takes row b of every leaf from tree number owner[b]."""
+def _select(trees: list[Any], index: jax.Array) -> Any:
+    """Takes row b of every leaf from tree number index[b]."""
 
     def pick(*leaves: jax.Array) -> jax.Array:
+        # One axis for rows, the others for broadcasting.
         shape = (-1, *[1] * (leaves[0].ndim - 1))
-        return jnp.select([(owner == i).reshape(shape) for i in range(len(leaves))], list(leaves))
+        return jnp.select([(index == i).reshape(shape) for i in range(len(leaves))], list(leaves))
 
     return jax.tree.map(pick, *trees)

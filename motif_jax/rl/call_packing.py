@@ -1,4 +1,4 @@
-"""Packs all that an inference call reads into one array of bytes, and its results into one array.
+"""Packs the inputs of an inference call into one array of bytes, and its outputs into one array.
 
 On a GPU each array that goes to the device costs the launching thread some 0.1 ms, whatever its size.
 """
@@ -30,20 +30,22 @@ class _Part(NamedTuple):
         return packed[self.offset : self.offset + self.size].view(self.dtype).reshape(self.shape)
 
     def unpack(self, packed: jax.Array) -> jax.Array:
-        taken, dtype = packed[self.offset : self.offset + self.size], np.dtype(self.dtype)
+        content = packed[self.offset : self.offset + self.size]
+        dtype = np.dtype(self.dtype)
+        # `bitcast_convert_type` joins the bytes of the last axis, and knows no booleans.
         if dtype.itemsize > 1:
-            taken = taken.reshape(-1, dtype.itemsize)
+            content = content.reshape(-1, dtype.itemsize)
         if dtype == np.bool_:
-            return taken.reshape(self.shape) != 0
-        return jax.lax.bitcast_convert_type(taken, dtype).reshape(self.shape)
+            return content.reshape(self.shape) != 0
+        return jax.lax.bitcast_convert_type(content, dtype).reshape(self.shape)
 
 
 class Call(NamedTuple):
-    """What an inference call reads, as views of a packed array on the host or as arrays inside the program.
+    """The inputs of an inference call, as views of a packed array on the host or as arrays inside the program.
 
     Attributes:
-      groups: int32 [G], whose environments the rows belong to; the number of groups stands for padding.
-      slots: int32 [G], in which to store the recurrent states before these rows; the number of slots stands for none.
+      groups: int32 [G], the groups whose environments the rows belong to; the number of all groups stands for padding.
+      slots: int32 [G], the slots before which the recurrent states are stored; the number of all slots stands for none.
       first: uint8 [N], whether an episode begins; N is G times the environments of a group.
       observation: fields [N, ...].
     """
@@ -56,7 +58,7 @@ class Call(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CallLayout:
-    """The positions of a `Call` in a packed array of `size` bytes, one part behind the other."""
+    """The positions of a `Call`'s parts in a packed array of `size` bytes."""
 
     groups: _Part
     slots: _Part
@@ -71,39 +73,42 @@ class CallLayout:
 
         def part(shape: tuple[int, ...], dtype: str) -> _Part:
             nonlocal offset
-            made = _Part(offset, math.prod(shape) * np.dtype(dtype).itemsize, shape, dtype)
-            offset += made.size
+            start = offset
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            offset += size
             offset += -offset % _ALIGNMENT
-            return made
+            return _Part(start, size, shape, dtype)
 
         rows = groups * envs
-        leading = part((groups,), "int32"), part((groups,), "int32"), part((rows,), "uint8")
+        group_part = part((groups,), "int32")
+        slot_part = part((groups,), "int32")
+        first_part = part((rows,), "uint8")
         observation = tuple((name, part((rows, *shape), dtype)) for name, (shape, dtype) in fields.items())
-        return cls(*leading, observation, offset)
+        return cls(group_part, slot_part, first_part, observation, offset)
 
     def views(self, packed: np.ndarray) -> Call:
         """Views of an array uint8 [size] on the host, to be written to."""
         observation = {name: part.view(packed) for name, part in self.observation}
-        groups, slots, first = (part.view(packed) for part in (self.groups, self.slots, self.first))
-        return Call(groups, slots, first, observation)
+        return Call(self.groups.view(packed), self.slots.view(packed), self.first.view(packed), observation)
 
     def unpack(self, packed: jax.Array) -> Call:
-        """The same of an array on the device, inside a program."""
+        """The parts of an array uint8 [size] on the device, inside a program."""
         chex.assert_shape(packed, (self.size,))
         observation = {name: part.unpack(packed) for name, part in self.observation}
-        groups, slots, first = (part.unpack(packed) for part in (self.groups, self.slots, self.first))
-        return Call(groups, slots, first, observation)
+        return Call(
+            self.groups.unpack(packed), self.slots.unpack(packed), self.first.unpack(packed), observation
+        )
 
 
 def pack_choice(action: jax.Array, log_prob: jax.Array, value: jax.Array) -> jax.Array:
     """Actions int32 [N] and the bits of two arrays float32 [N] as one array int32 [3, N]."""
     chex.assert_equal_shape([action, log_prob, value])
-    bits = [jax.lax.bitcast_convert_type(x, jnp.int32) for x in (log_prob, value)]
-    return jnp.stack([action, *bits])
+    log_prob_bits = jax.lax.bitcast_convert_type(log_prob, jnp.int32)
+    value_bits = jax.lax.bitcast_convert_type(value, jnp.int32)
+    return jnp.stack([action, log_prob_bits, value_bits])
 
 
 def unpack_choice(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arguments of `pack_choice`, on the host."""
-    action, *bits = packed
-    log_prob, value = (each.view(np.float32) for each in bits)
-    return action, log_prob, value
+    action, log_prob_bits, value_bits = packed
+    return action, log_prob_bits.view(np.float32), value_bits.view(np.float32)

@@ -1,14 +1,17 @@
-"""What `network.kind`, `algorithm.name` and `reward.kind` of an agent's config may name: each a section, and a class that does the work.
+"""The networks, algorithms and rewards that an agent's config may choose by `network.kind`, `algorithm.name` and `reward.kind`.
 
-Both are named as 'module:Class', and a module is imported when its part is chosen. So `rl/` trains the agents of all methods and
-imports none of them. To add a part: its section beside its class, and a line in each of its two tables.
+Each has two entries 'module:Class': its section of the config, and the class that does the work. A module is imported when its
+part is chosen, so `rl/` trains the agents of all methods and imports none of them. To add a part, write its section and its
+class, and add a line to each of its two tables.
 """
 
 from __future__ import annotations
 
 from motif_jax.core.entry_points import Registry
 
-GAME, LANGUAGE, DRRN = "game", "language", "drrn"
+GAME = "game"
+LANGUAGE = "language"
+DRRN = "drrn"
 # The networks: subclasses of `rl/agent_networks.py:NetworkKind`.
 NETWORKS = Registry(
     "network.kind",
@@ -30,7 +33,7 @@ NETWORK_SECTIONS = Registry(
 )
 
 APPO = "appo"
-# The algorithms: subclasses of `rl/algorithms/algorithm.py:Algorithm`, or classes of yours with its three first methods.
+# The algorithms: subclasses of `rl/algorithms/algorithm.py:Algorithm`, or classes of yours with its three abstract methods.
 ALGORITHMS = Registry(
     "algorithm.name",
     {
@@ -73,7 +76,7 @@ LABEL_SECTIONS = {
     "queue": "motif_jax.oni.config:Queue",
 }
 PROBES_SECTION = "motif_jax.glam.config:ProbeQuestions"
-# What a key of the config adds to a training: a subclass of `rl/training_hook.py:TrainingHook`.
+# Additions to a training, by the key that turns them on: subclasses of `rl/training_hook.py:TrainingHook`.
 HOOKS = {
     "probes": "motif_jax.glam.training_hooks:ProbeHook",
     "published_files": "motif_jax.glam.training_hooks:PublishedLog",

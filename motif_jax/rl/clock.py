@@ -1,4 +1,4 @@
-"""Counts a training's steps and seconds, and says what is due."""
+"""Counts a training's steps and seconds, and tells when to save, to log and to show progress."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ class Clock:
     def __init__(
         self, total: int, save_every_steps: int, save_every_seconds: float, log_every_seconds: float
     ) -> None:
-        self.total, self._save_every_steps = total, save_every_steps
-        self._save_every_seconds, self._log_every_seconds = save_every_seconds, log_every_seconds
-        self.steps = self.saved_steps = self.logged_steps = 0
-        self._seconds_before = 0.0
-        self._started = self._saved_at = self._logged_at = self._shown_at = time.monotonic()
+        self.total = total
+        self._save_every_steps = save_every_steps
+        self._save_every_seconds = save_every_seconds
+        self._log_every_seconds = log_every_seconds
+        self.steps = 0
+        self._seconds_before = 0.0  # of the run before it was resumed
+        self._started_at = time.monotonic()
+        self.start()
 
     def resume(self, progress: dict[str, Any]) -> None:
-        self.steps, self._seconds_before = progress["env_steps"], progress["seconds"]
+        """Continues from a checkpoint's progress."""
+        self.steps = progress["env_steps"]
+        self._seconds_before = progress["seconds"]
 
     def start(self) -> None:
-        self._saved_at = self._logged_at = self._shown_at = time.monotonic()
-        self.saved_steps = self.logged_steps = self.steps
+        """Counts the intervals of saving, logging and showing from now on."""
+        now = time.monotonic()
+        self._saved_at = now
+        self._logged_at = now
+        self._shown_at = now
+        self.saved_steps = self.steps
+        self.logged_steps = self.steps
 
     @property
     def finished(self) -> bool:
@@ -33,7 +43,7 @@ class Clock:
 
     def seconds(self) -> float:
         """Seconds of the run, including those before it was resumed."""
-        return self._seconds_before + time.monotonic() - self._started
+        return self._seconds_before + time.monotonic() - self._started_at
 
     def save_is_due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._save_every_seconds
@@ -49,13 +59,15 @@ class Clock:
         return time.monotonic() - self._shown_at >= _SHOW_SECONDS
 
     def saved(self) -> None:
-        self._saved_at, self.saved_steps = time.monotonic(), self.steps
+        self._saved_at = time.monotonic()
+        self.saved_steps = self.steps
 
     def logged(self) -> float:
         """Notes a written row; returns environment steps per second since the last one."""
         now = time.monotonic()
         rate = (self.steps - self.logged_steps) / max(now - self._logged_at, 1e-9)
-        self._logged_at, self.logged_steps = now, self.steps
+        self._logged_at = now
+        self.logged_steps = self.steps
         return rate
 
     def shown(self) -> None:

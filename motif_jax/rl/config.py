@@ -1,4 +1,4 @@
-"""The configs of trainings of agents."""
+"""The config of an agent's training: sections, defaults, ranges and help texts of all keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from motif_jax.schema import (
 
 @section_class
 class PlayedTask:
-    """An environment; None names that of an agent. A task's own options, such as `recall` and `babyai_text`, are mappings."""
+    """An environment; without a name it is the one that an agent was trained in. Options of one task are mappings."""
 
     name: str | None = None
     text: str = ""
@@ -131,7 +131,7 @@ class AgentConfig:
     # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
     on_policy: bool = plain_key(False, "plays a batch only after the update before it")
     environment: TrainedTask = TrainedTask()
-    # Whose classes these two sections have, `network.kind` and `algorithm.name` say.
+    # The classes of these two sections depend on `network.kind` and `algorithm.name`.
     network: Any = subsection(GameNetwork)
     algorithm: Any = subsection(Appo)
     optimizer: sections.Optimizer = subsection(sections.Optimizer, eps=1e-6, max_gradient_norm=4.0)
@@ -172,15 +172,15 @@ class AgentConfig:
 
 @section_class
 class AnyAlgorithm:
-    """The section `algorithm` of an algorithm from outside the package, which has all keys of the config's section."""
+    """The section `algorithm` of an algorithm from outside the package; it has all keys that the config gives it."""
 
     name: str = ""
 
 
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
-    """The values of a training's config, also of an older run's, with the sections of its kinds of network, algorithm and reward.
+    """The values of a training's config, also of an older run's, with the sections of its network, algorithm and reward.
 
-    The section of a part from outside the package (module:Class) has all its values, also those of its own keys.
+    The section of a part from outside the package (module:Class) keeps all values that the config gives it.
     """
     sections = {
         "network": _network(config.get("network", {})),
@@ -219,10 +219,14 @@ def _algorithm(section: ConfigDict | Mapping[str, Any]) -> Any:
 
 
 def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
-    known = choices.REWARD_SECTIONS.get(str(section.get("kind")))
-    return _read(AgentReward if known is None else entry_points.own("reward.kind", known), section, "kind")
+    section_name = choices.REWARD_SECTIONS.get(str(section.get("kind")))
+    if section_name is None:
+        return _read(AgentReward, section, "kind")
+    return _read(entry_points.own("reward.kind", section_name), section, "kind")
 
 
-def _read(kind: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
+def _read(cls: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
+    """The values of a section; with its own keys, too, where its key `choice` names a part from outside the package."""
     is_outside = entry_points.is_entry_point(section.get(choice))
-    return (schema.read_open_section if is_outside else schema.read_section)(kind, section)
+    read = schema.read_open_section if is_outside else schema.read_section
+    return read(cls, section)

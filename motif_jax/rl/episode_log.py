@@ -14,7 +14,7 @@ from motif_jax.core.files import json_line, read_json_lines, regular_file, repla
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
 FILE_NAME = "episodes.jsonl"
-# Entry of the progress, for a run that resumes in the middle of episodes: those that are known by halves.
+# Entry of the progress, for a run that resumes in the middle of episodes: reports without a return, and returns without a report.
 HALVES = "episode_halves"
 _SETTLED_EPISODES = 100
 _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
@@ -23,8 +23,14 @@ _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"}
 class EpisodeLog(ExitStack):
     """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
-    Each host joins its own episodes; every host receives all episodes, and one, which has a `workdir`, writes them. Lines after the
-    checkpoint of `progress` are dropped: these episodes are played again, or were known by halves.
+    Each host joins the episodes of its actors; every host receives all episodes, and the one with a `workdir` writes them. Lines
+    after the checkpoint of `progress` are dropped: these episodes are played again, or only half of their facts had arrived.
+
+    Args:
+      window: number of newest episodes that means are over.
+      with_intrinsic: whether an episode is complete only with its intrinsic return.
+      progress: of the checkpoint that the run resumes from.
+      fields: names of the environment's numbers of an episode.
     """
 
     def __init__(
@@ -36,14 +42,21 @@ class EpisodeLog(ExitStack):
         fields: Iterable[str] = (),
     ) -> None:
         super().__init__()
+        # (environment, episode) -> report or return of episodes that lack the other.
         halves = progress.get(HALVES, {"reports": [], "returns": []})
-        self._reports = {_key(each): dict(each) for each in halves["reports"]}
+        self._reports = {_key(report): dict(report) for report in halves["reports"]}
         self._returns = {(env, episode): value for env, episode, value in halves["returns"]}
-        step, again = progress.get("env_steps", -1), set(self._reports)
-        self._file = None if workdir is None else self.enter_context(_open(workdir / FILE_NAME, step, again))
         self._with_intrinsic = with_intrinsic
-        known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
-        self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
+
+        self._file: IO[str] | None = None
+        if workdir is not None:
+            step = progress.get("env_steps", -1)
+            self._file = self.enter_context(_open(workdir / FILE_NAME, step, set(self._reports)))
+
+        averaged = {"return", "length", *fields} - _NOT_AVERAGED
+        if with_intrinsic:
+            averaged.add("intrinsic_return")
+        self._empty_row = {f"episode/{name}": math.nan for name in sorted(averaged)}
         self._newest: deque[dict[str, Any]] = deque(map(dict, progress.get("episodes", ())), maxlen=window)
         self._done: dict[int, int] = {}  # environment -> its newest logged episode
         for row in self._newest:
@@ -52,7 +65,7 @@ class EpisodeLog(ExitStack):
     def join(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
-        """Takes actors' reports and intrinsic returns, in either order, at env step `step`; returns the episodes that are complete."""
+        """Takes reports and intrinsic returns, in either order, at environment step `step`; returns the episodes that are complete."""
         for value in returns:
             self._returns[value.env, value.episode] = value.value
         for report in reports:
@@ -69,9 +82,11 @@ class EpisodeLog(ExitStack):
     def join_rest(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
+        """As `join`, at the end of a run; returns the episodes without an intrinsic return, too."""
         return self.join(step, reports, returns) + [self._finish(key) for key in list(self._reports)]
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Adds complete episodes to the means, and to the file of the host that writes."""
         for row in rows:
             self._newest.append(dict(row))
             if self._file is not None:
@@ -80,24 +95,28 @@ class EpisodeLog(ExitStack):
             self._file.flush()
 
     def means(self) -> dict[str, float]:
-        sums: dict[str, list[float]] = {}
+        """Means over the newest episodes, of the finite numbers that any of them reported."""
+        values_of: dict[str, list[float]] = {}
         for row in self._newest:
             for name, value in row.items():
                 if name not in _NOT_AVERAGED and value is not None and math.isfinite(value):
-                    sums.setdefault(name, []).append(value)
-        return {f"episode/{name}": sum(values) / len(values) for name, values in sums.items()}
+                    values_of.setdefault(name, []).append(value)
+        return {f"episode/{name}": sum(values) / len(values) for name, values in values_of.items()}
 
     def row(self) -> dict[str, float]:
         """`means` with the same names at every call: NaN where no episode has reported one."""
-        return self._unknown | self.means()
+        return self._empty_row | self.means()
 
     def settled(self) -> bool:
+        """Whether the means are over enough episodes to compare checkpoints by them."""
         return len(self._newest) >= min(_SETTLED_EPISODES, self._newest.maxlen or _SETTLED_EPISODES)
 
     def state(self) -> list[dict[str, Any]]:
+        """The newest episodes, for the progress."""
         return list(self._newest)
 
     def waiting(self) -> dict[str, Any]:
+        """The incomplete episodes, for the progress (`HALVES`)."""
         returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
         return {"reports": list(self._reports.values()), "returns": returns}
 
@@ -117,12 +136,12 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
     return int(row["env"]), int(row["episode"])
 
 
-def _open(path: Path, step: int, again: Collection[tuple[int, int]]) -> IO[str]:
-    """For appending; without the lines after `step` and those of the episodes `again`."""
+def _open(path: Path, step: int, waiting: Collection[tuple[int, int]]) -> IO[str]:
+    """Opens the file for appending, without the lines after `step` and those of the episodes that still wait for a half."""
     if path.exists():
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
-        kept = (row for row in rows if row["step"] <= step and _key(row) not in again)
+        valid = (row for row in rows if row["step"] <= step and _key(row) not in waiting)
         with replaced_file(path) as part, open(part, "x", encoding="utf-8") as file:
-            file.writelines(map(json_line, kept))
+            file.writelines(map(json_line, valid))
     return open(path, "a", encoding="utf-8", opener=regular_file)

@@ -1,4 +1,4 @@
-"""The kind of network of agents that see fields (`nets/agent.py`)."""
+"""The kind of network that reads an environment's fields (`nets/agent.py`)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class GameNetworkKind(NetworkKind):
     @classmethod
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
         options = registry.options_of(vars(config.environment))
-        shown = registry.spec(config.environment.name, **options).optional_fields
-        reads_words = config.network.encoder == agent.FILM and film.INSTRUCTION in shown
+        optional_fields = registry.spec(config.environment.name, **options).optional_fields
+        reads_words = config.network.encoder == agent.FILM and film.INSTRUCTION in optional_fields
         return {"fields": [film.INSTRUCTION]} if reads_words else {}
 
     @classmethod
@@ -37,7 +37,7 @@ class GameNetworkKind(NetworkKind):
 
 
 def published_form(config: GameNetwork, network: PolicyNetwork) -> tuple[PolicyNetwork, Any]:
-    """The network with the published convolutions, however they are computed, and shapes of its parameters."""
+    """The network with the published form of the first convolution, whichever form computes it, and shapes of its parameters."""
     published = agent.make_agent_network(
         dataclasses.replace(config, first_convolution="picture"), network.spec
     )

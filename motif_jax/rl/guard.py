@@ -19,11 +19,12 @@ from motif_jax.rl.learner import Failure, Learner
 # Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run (None: none did).
 SKIPPED = "skipped_updates"
 ENDED_BY = "ended_by"
-# Whether the environment gave what was not finite in that update.
+# Whether the numbers that were not finite in that update came from the environment.
 BY_ENVIRONMENT = "ended_by_environment"
-_MOST_NAMES = 3
+_MAX_NAMES = 3  # in a line for the user
 # Names of leaves of a batch.
-_REWARD, _OBSERVATION = "reward", "observation/"
+_REWARD = "reward"
+_OBSERVATION = "observation/"
 
 
 class Guard:
@@ -34,16 +35,19 @@ class Guard:
     """
 
     def __init__(self, nonfinite: Nonfinite, workdir: Path | None, progress: dict[str, Any]) -> None:
-        self._workdir, self._most = workdir, nonfinite.budget
+        self._workdir = workdir
+        self._budget = nonfinite.budget
         self.skipped: int = progress.get(SKIPPED, 0)
-        self._ended_by: str | None = progress.get(ENDED_BY) if self.skipped > self._most else None
+        self._ended_by: str | None = progress.get(ENDED_BY) if self.skipped > self._budget else None
         self._by_environment = bool(progress.get(BY_ENVIRONMENT, False))
 
     @property
     def exceeded(self) -> bool:
+        """Whether more updates were skipped than the config allows."""
         return self._ended_by is not None
 
     def progress(self) -> dict[str, Any]:
+        """Entries of a checkpoint's progress."""
         return {
             SKIPPED: self.skipped,
             ENDED_BY: self._ended_by,
@@ -51,14 +55,16 @@ class Guard:
         }
 
     def check(self, learner: Learner) -> None:
-        failures, learner.failures = learner.failures, []
+        """Takes the learner's failures; prints each that may be skipped."""
+        failures = learner.failures
+        learner.failures = []
         for failure in failures:
             self.skipped += 1
             line = self._describe(failure)
-            if self.skipped > self._most:
+            if self.skipped > self._budget:
                 self._ended_by = line
             elif self._workdir is not None:
-                line += f": left out ({self.skipped} of at most {self._most})"
+                line += f": left out ({self.skipped} of at most {self._budget})"
                 print(line, file=sys.stderr, flush=True)
 
     def require(self, step: int) -> None:
@@ -73,23 +79,25 @@ class Guard:
             )
 
     def _describe(self, failure: Failure) -> str:
-        shown = ", ".join(failure.what[:_MOST_NAMES])
-        more = f" and {len(failure.what) - _MOST_NAMES} more" if len(failure.what) > _MOST_NAMES else ""
-        line = f"update {failure.update} is not finite: {shown}{more}"
+        """A line on the failure; the host that writes also saves its batch."""
+        line = f"update {failure.update} is not finite: {', '.join(failure.names[:_MAX_NAMES])}"
+        if len(failure.names) > _MAX_NAMES:
+            line += f" and {len(failure.names) - _MAX_NAMES} more"
         if self._workdir is None:
             return line
         arrays = named_leaves(jax.device_get(failure.batch.trajectories))
-        given = _given_by_environment(arrays)
-        self._by_environment = given is not None
-        if given is not None:
-            line += f", since {given}"
+        cause = _cause_in_environment(arrays)
+        self._by_environment = cause is not None
+        if cause is not None:
+            line += f", since {cause}"
         return f"{line}; its batch lies in {nan_policy.write_batch(self._workdir, failure.update, arrays)}"
 
 
-def _given_by_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
-    """What of a batch, name -> array, the environment gave and is not finite, in words; None: nothing.
+def _cause_in_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
+    """A clause on the first number of a batch that is not finite and came from the environment; None if there is none.
 
-    Rewards are [..., T, B] and observations [..., T + 1, B, ...], with the same leading axes.
+    Args:
+      arrays: name -> array of a batch. Rewards are [..., T, B] and observations [..., T + 1, B, ...], with the same leading axes.
     """
     time_axis = np.ndim(arrays[_REWARD]) - 2
     for name, array in arrays.items():
@@ -97,7 +105,7 @@ def _given_by_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
             continue
         if np.dtype(array.dtype).kind != "f" or np.isfinite(array).all():
             continue
-        place = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+        index = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
         field = name.removeprefix(_OBSERVATION)
-        return f"the environment gave {array[place]} as {field!r} (row {place[time_axis]} of a rollout)"
+        return f"the environment gave {array[index]} as {field!r} (row {index[time_axis]} of a rollout)"
     return None

@@ -20,10 +20,10 @@ from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
 from motif_jax.rl.actors.slots import Slots
 from motif_jax.rl.call_packing import Call, CallLayout, pack_choice, unpack_choice
-from motif_jax.rl.publishing import Place, Publisher
+from motif_jax.rl.publishing import Placement, Publisher
 
-READY_SECONDS = 0.2
-_MAX_COUNTER = (1 << 31) - 1
+READY_SECONDS = 0.2  # that a call waits for groups
+_MAX_COUNTER = (1 << 31) - 1  # an int32 on the device
 
 
 class SampledActions(NamedTuple):
@@ -44,7 +44,7 @@ def choose(
     key: jax.Array,
     counter: jax.Array,
 ) -> tuple[SampledActions, Any]:
-    """Draws actions and advances the recurrent states; returns both.
+    """Draws actions and advances the recurrent states; returns the actions and the new table.
 
     Args:
       table: recurrent states, leaves [num_envs + 1, ...]; the last row is padding.
@@ -64,7 +64,7 @@ def choose(
 
 
 class ActingState(NamedTuple):
-    """What stays on the device from call to call, and is updated in place.
+    """Arrays that stay on the device from call to call and are updated in place.
 
     Attributes:
       table: recurrent states by environment, leaves [num_envs + 1, ...]; the last row is padding.
@@ -116,7 +116,7 @@ def _gather(slot_states: Any, rows: jax.Array) -> Any:
     return jax.tree.map(lambda stored: stored[rows], slot_states)
 
 
-def _put(tree: Any, leaves: Mapping[str, Any], device: Place) -> Any:
+def _put(tree: Any, leaves: Mapping[str, Any], device: Placement) -> Any:
     """`tree` with its non-empty leaves replaced by copies of `leaves`, in their order."""
     stored = iter(leaves[name] for name in sorted(leaves))
     # `device_put` may share a numpy array's memory, which a program that updates it in place would write to.
@@ -124,11 +124,11 @@ def _put(tree: Any, leaves: Mapping[str, Any], device: Place) -> Any:
 
 
 class _Input(NamedTuple):
-    """A packed array on the host, views of its parts, and of its observation fields by group, [groups, numbers]."""
+    """The input of a call on the host."""
 
     packed: np.ndarray
-    call: Call
-    observation: dict[str, np.ndarray]
+    call: Call  # views of the parts of `packed`
+    observation: dict[str, np.ndarray]  # views of its observation fields, [groups, numbers of a group's row]
 
 
 class _Program:
@@ -153,15 +153,15 @@ class _Program:
 
 
 class _Running(NamedTuple):
-    """A launched call: groups, their rows of the slots, the parameters' version, the packed choice, and seconds so far."""
+    """A launched call."""
 
     ready: Sequence[Ready]
-    rows: np.ndarray
-    version: int
-    choice: jax.Array
+    rows: np.ndarray  # int32 [groups], rows of `_SlotRows`
+    version: int  # of the parameters
+    choice: jax.Array  # the packed output
     program: _Program
     input: _Input
-    host_seconds: float
+    host_seconds: float  # that the launching thread has spent on it
     launch_seconds: float  # part of `host_seconds`
 
 
@@ -173,27 +173,38 @@ class Inference:
         network: PolicyNetwork,
         actors: Rollouts,
         publisher: Publisher,
-        device: Place,
+        device: Placement,
         key: jax.Array,
         meters: Meters,
         counter: int = 0,
     ) -> None:
-        self._network, self._actors, self._publisher, self._device = network, actors, publisher, device
-        self._meters, self.counter = meters, counter
+        self._network = network
+        self._actors = actors
+        self._publisher = publisher
+        self._device = device
+        self._meters = meters
+        self.counter = counter
         self._key = jax.device_put(key, device)
-        config, slots = actors.config, actors.slots
-        self._envs, self._groups = config.envs_per_group, config.groups
-        self._num_slots, self._slot_rows = slots.layout.num_slots, slots.layout.rollout + 1
+
+        config = actors.config
+        slots = actors.slots
+        self._envs = config.envs_per_group
+        self._groups = config.groups
+        self._num_slots = slots.layout.num_slots
+        self._slot_rows = slots.layout.rollout + 1
         self._fields = {name: network.spec.observation[name] for name in network.fields}
         self._rows = _SlotRows.of(slots, network.fields)
-        states = [config.num_envs + 1, self._num_slots * self._envs + 1]
-        table, slot_states = (jax.device_put(network.initial_state(rows), device) for rows in states)
+
+        table = jax.device_put(network.initial_state(config.num_envs + 1), device)
+        slot_states = jax.device_put(network.initial_state(self._num_slots * self._envs + 1), device)
         self._state = ActingState(table, slot_states, self._counter_on_device())
         # A launch replaces the state while the batcher's thread may read it.
-        self._replacing = threading.Lock()
+        self._state_lock = threading.Lock()
+
+        # Programs by number of groups and shapes of the cropped fields.
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self.buckets = bucket_sizes(config.groups)
-        self._held: list[Ready] = []
+        self._held: list[Ready] = []  # groups that have to wait
         self._running: _Running | None = None
 
     @property
@@ -201,32 +212,40 @@ class Inference:
         return isinstance(self._device, jax.Device) and self._device.platform == "gpu"
 
     def params(self) -> Any:
+        """The newest acting parameters."""
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
+        """Compiles and runs the programs of all buckets on rows that belong to no environment."""
         params = self.params()
         for bucket in self.buckets:
             program = self._program(bucket)
-            unused = program.take_input()
-            call = unused.call
-            # Nobody's rows. Networks crop what all rows lack.
-            call.groups[:], call.slots[:], call.first[:] = self._groups, self._num_slots, 1
-            for shown in call.observation.values():
-                shown[...] = 0
-            program, unused = self._cropped(bucket, program, unused)
+            padding = program.take_input()
+            call = padding.call
+            call.groups[:] = self._groups
+            call.slots[:] = self._num_slots
+            call.first[:] = 1
+            # Networks crop what all rows lack: zeros give the smallest program, with which a run begins.
+            for field in call.observation.values():
+                field[...] = 0
+            program, padding = self._cropped(bucket, program, padding)
+            # The program takes over the memory of its state.
             state = jax.tree.map(jnp.copy, self._state)
-            choice, _ = program.run(params, state, self._key, unused.packed)
+            choice, _ = program.run(params, state, self._key, padding.packed)
             jax.block_until_ready(choice)
-            program.give_back(unused)
+            program.give_back(padding)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        plain = {"counter": self.counter, "held": [list(each) for each in self._held]}
+        """The state for a checkpoint: JSON-able data, and arrays."""
+        plain = {"counter": self.counter, "held": [list(ready) for ready in self._held]}
         # Copies: the next call updates the arrays in place.
         table, slot_states = jax.tree.map(jnp.copy, (self._state.table, self._state.slot_states))
         return plain, {"table": table, "states": slot_states}
 
     def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        self.counter, self._held = plain["counter"], [Ready(*each) for each in plain["held"]]
+        """Restores the output of `state`."""
+        self.counter = plain["counter"]
+        self._held = [Ready(*ready) for ready in plain["held"]]
         table = _put(self._state.table, arrays["table"], self._device)
         slot_states = _put(self._state.slot_states, arrays["states"], self._device)
         self._state = ActingState(table, slot_states, self._counter_on_device())
@@ -235,75 +254,81 @@ class Inference:
         return jax.device_put(jnp.array(self.counter & _MAX_COUNTER, jnp.int32), self._device)
 
     def serve(self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None) -> int:
-        """Chooses the actions of groups, but of those that `hold` is True for; returns how many environments were served."""
+        """Chooses the actions of groups, without those that `hold` is True for; returns how many environments were served."""
         ready = self._take_ready(timeout, hold)
         if ready:
             self._finish(self._launch(ready), ready)
         return len(ready) * self._envs
 
     def serve_ahead(self, timeout: float = READY_SECONDS) -> None:
-        """As `serve`, but launches a call before it reads the one before, so that the device computes while the host works."""
+        """As `serve`, but launches the next call before it reads the last one's choice: the device computes while the host works."""
         before = self._running
         ready = self._take_ready(timeout if before is None else 0.0, None)
         self._running = self._launch(ready) if ready else None
         if before is not None:
             # The process of a group may have died since the launch: its new one waits for another action.
-            begun_anew = self._actors.begun_anew
-            self._finish(before, [each for each in before.ready if each.group not in begun_anew])
+            restarted = self._actors.restarted_groups
+            self._finish(before, [ready for ready in before.ready if ready.group not in restarted])
 
     def _take_ready(self, timeout: float, hold: Callable[[Ready], bool] | None) -> list[Ready]:
         """Groups that wait for actions, without those that `hold` is True for, which join `_held`."""
         with self._meters.time("inference/wait"):
             # Held groups are served as soon as possible, without a wait for others.
-            held = self._held if hold is None else [each for each in self._held if not hold(each)]
-            ready = list(self._actors.ready(0 if held else timeout))
+            held = self._held
+            is_one_due = any(hold is None or not hold(ready) for ready in held)
+            new = list(self._actors.ready(0 if is_one_due else timeout))
             # The process of a held group may have died: the group then plays another slot.
-            ready = [each for each in self._held if each.group not in self._actors.begun_anew] + ready
-        self._held = [] if hold is None else [each for each in ready if hold(each)]
-        return [each for each in ready if each not in self._held]
+            restarted = self._actors.restarted_groups
+            waiting = [ready for ready in held if ready.group not in restarted] + new
+        self._held = [] if hold is None else [ready for ready in waiting if hold(ready)]
+        return [ready for ready in waiting if ready not in self._held]
 
     def initial_states(self, rows: np.ndarray) -> Any:
         """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot * envs_per_group + column."""
-        with self._replacing:
+        with self._state_lock:
             return _gather(self._state.slot_states, rows)
 
     def _program(self, bucket: int, shapes: tuple[tuple[int, ...], ...] | None = None) -> _Program:
-        """The program for `bucket` groups, and fields cropped to `shapes` if given."""
+        """The program for `bucket` groups, with fields cropped to `shapes`; None: whole fields."""
         program = self._programs.get((bucket, shapes))
         if program is None:
-            of_fields = shapes or [field.shape for field in self._fields.values()]
-            dtypes = [jax.dtypes.canonicalize_dtype(field.dtype).name for field in self._fields.values()]
-            fields = dict(zip(self._fields, zip(of_fields, dtypes, strict=True), strict=True))
+            fields = {}
+            for number, (name, field) in enumerate(self._fields.items()):
+                shape = field.shape if shapes is None else shapes[number]
+                # As the device holds it: 64 bits become 32.
+                fields[name] = (shape, jax.dtypes.canonicalize_dtype(field.dtype).name)
             program = _Program(self._network, CallLayout.of(bucket, self._envs, fields))
             self._programs[bucket, shapes] = program
         return program
 
     def _cropped(self, bucket: int, program: _Program, filled: _Input) -> tuple[_Program, _Input]:
         """The program and input without padding that all rows share, see `PolicyNetwork.cropped`; usually those passed in."""
-        shown = self._network.cropped(filled.call.observation)
-        shapes = tuple(shown[name].shape[1:] for name in self._fields)
-        if all(
-            shape == tuple(field.shape) for shape, field in zip(shapes, self._fields.values(), strict=True)
-        ):
+        observation = self._network.cropped(filled.call.observation)
+        shapes = tuple(observation[name].shape[1:] for name in self._fields)
+        if shapes == tuple(tuple(field.shape) for field in self._fields.values()):
             return program, filled
-        smaller = self._program(bucket, shapes)
-        cropped = smaller.take_input()
-        pairs = zip(cropped.call[:3], filled.call[:3], strict=True)
-        for target, source in pairs:
-            target[...] = source
+        smaller_program = self._program(bucket, shapes)
+        cropped = smaller_program.take_input()
+        cropped.call.groups[...] = filled.call.groups
+        cropped.call.slots[...] = filled.call.slots
+        cropped.call.first[...] = filled.call.first
         for name, target in cropped.call.observation.items():
-            target[...] = shown[name]
+            target[...] = observation[name]
         program.give_back(filled)
-        return smaller, cropped
+        return smaller_program, cropped
 
     def _launch(self, ready: Sequence[Ready]) -> _Running:
+        """Copies the groups' rows into an input and launches the program."""
         start = time.perf_counter()
         count = len(ready)
         bucket = next(size for size in self.buckets if size >= count)
         program = self._program(bucket)
         filled = program.take_input()
         call = filled.call
-        group, slot, row = np.array([*ready, *[ready[0]] * (bucket - count)], np.int32).T
+
+        # Up to the bucket's size the first group is repeated, as padding that is stored nowhere.
+        padded = [*ready, *[ready[0]] * (bucket - count)]
+        group, slot, row = np.array(padded, np.int32).T
         call.groups[:] = group
         call.groups[count:] = self._groups
         call.slots[:] = np.where(row == 0, slot, self._num_slots)
@@ -311,34 +336,45 @@ class Inference:
         rows = slot * self._slot_rows + row
         self._rows.copy(rows, call.first.reshape(bucket, self._envs), filled.observation)
         program, filled = self._cropped(bucket, program, filled)
+
         version, params = self._publisher.newest(self._device)
-        launched = time.perf_counter()
-        with self._replacing:
+        launch_start = time.perf_counter()
+        with self._state_lock:
             choice, self._state = program.run(params, self._state, self._key, filled.packed)
         choice.copy_to_host_async()
         self.counter += 1
-        done = time.perf_counter()
-        return _Running(ready, rows[:count], version, choice, program, filled, done - start, done - launched)
+        end = time.perf_counter()
+        return _Running(
+            ready=ready,
+            rows=rows[:count],
+            version=version,
+            choice=choice,
+            program=program,
+            input=filled,
+            host_seconds=end - start,
+            launch_seconds=end - launch_start,
+        )
 
     def _finish(self, running: _Running, waiting: Sequence[Ready]) -> None:
         """Waits for the choice of a call, writes it, and lets the groups in `waiting` act."""
         start = time.perf_counter()
         packed = np.asarray(running.choice)
-        done = time.perf_counter()
+        device_end = time.perf_counter()
         running.program.give_back(running.input)
-        choice = (x.reshape(-1, self._envs)[: len(running.rows)] for x in unpack_choice(packed))
-        action, log_prob, value = choice
-        # Those of a group that began anew meanwhile are overwritten before its new process plays there.
+        count = len(running.rows)
+        # By group and environment, without padding.
+        action, log_prob, value = (x.reshape(-1, self._envs)[:count] for x in unpack_choice(packed))
+        # The actions of a group that has restarted since are overwritten before its new process plays there.
         self._rows.write(running.rows, action, log_prob, value, running.version)
         num_groups = len(running.input.call.groups)
         self._meters.add_all(
             {
-                "inference/host": running.host_seconds + time.perf_counter() - done,
+                "inference/host": running.host_seconds + time.perf_counter() - device_end,
                 "inference/launch": running.launch_seconds,
-                "inference/device": done - start,
+                "inference/device": device_end - start,
                 "inference/bytes": running.input.packed.nbytes,
-                "inference/rows": len(running.rows) * self._envs,
-                "inference/padding": (num_groups - len(running.rows)) * self._envs,
+                "inference/rows": count * self._envs,
+                "inference/padding": (num_groups - count) * self._envs,
             }
         )
         with self._meters.time("inference/act"):
@@ -363,7 +399,7 @@ class _SlotRows(NamedTuple):
         return cls(observation, *(slots.arrays[name].reshape(count, -1) for name in names))
 
     def copy(self, rows: np.ndarray, first: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
-        """Copies `rows` into the arrays passed in."""
+        """Copies the rows with numbers `rows` into `first` and `observation`."""
         # `take` writes straight into `out` only where it need not check the indices.
         np.take(self.first, rows, axis=0, out=first, mode="clip")
         for name, target in observation.items():
@@ -376,7 +412,10 @@ class _SlotRows(NamedTuple):
     def write(
         self, rows: np.ndarray, action: np.ndarray, log_prob: np.ndarray, value: np.ndarray, version: int
     ) -> None:
-        self.action[rows], self.log_prob[rows], self.value[rows] = action, log_prob, value
+        """Writes a choice, [len(rows), envs] each, to the rows with numbers `rows`."""
+        self.action[rows] = action
+        self.log_prob[rows] = log_prob
+        self.value[rows] = value
         self.version[rows] = version
 
 

@@ -1,4 +1,4 @@
-"""The interface of intrinsic rewards to a training, for frozen ones and those that change while the agent learns."""
+"""The interface of intrinsic rewards to a training: of frozen ones, and of those that change while the agent learns."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ class RunSetup(NamedTuple):
 class RewardSetup(NamedTuple):
     """The inputs of `RewardKind.make`."""
 
-    # `config.reward`; a `LearnedReward` where labels come while the agent plays, and of module:Class with its own values, too.
+    # `config.reward`: an `AgentReward`, or a `LearnedReward` where labels come while the agent plays. That of module:Class has
+    # its own keys, too.
     config: Any
     spec: ObservationSpec
     # Whether the threshold is the two-decimal one of the published quantile file; None: as the reward run's own switch says.
     two_decimals: bool | None = None
-    # Where `lookup` computes; None for the CPU, or jax's default without one.
+    # The device on which `lookup` computes; None for the CPU, or jax's default where there is no CPU.
     device: jax.Device | None = None
     run: RunSetup | None = None  # the training, None where episodes are rated
 
@@ -50,10 +51,10 @@ class BatchMessages(NamedTuple):
     """The distinct texts of a batch."""
 
     texts: np.ndarray  # uint8 [N, L], each once; `observe` gets only those of rewarded rows
-    counts: np.ndarray  # int64 [N], paid rows with each text
+    counts: np.ndarray  # int64 [N], number of rewarded rows with the text
     steps: int  # environment steps of the batch
-    number: int  # of the batch, which is the number of updates of the run before the one that learns from it
-    # float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
+    number: int  # number of updates before the one that learns from the batch
+    # float64 [N], the sum of 1 / count ** exponent over the rewarded rows, by the text's count in the episode; None: `counts`.
     discounted: np.ndarray | None = None
 
 
@@ -65,8 +66,8 @@ class RewardStages(NamedTuple):
     """What people see of a reward's way to what it pays: the model's output, normalised, and paid."""
 
     config: Any  # the reward of this config is the model's output
-    normalise: Callable[[np.ndarray], np.ndarray] = _unchanged
-    pay: Callable[[np.ndarray], np.ndarray] = _unchanged  # from the model's output, as the training pays
+    normalise: Callable[[Any], Any] = _unchanged
+    pay: Callable[[Any], Any] = _unchanged  # from the model's output, as the training pays
 
 
 class RewardKind:
@@ -120,7 +121,7 @@ class RewardKind:
 
     @classmethod
     def settled_step(cls, config: Any) -> int | None:
-        """The checkpoint of the run in `config.reward.dir` that a training learns from to its end; None without a run to read."""
+        """The checkpoint of the run in `config.reward.dir` that a training uses to its end; None where there is no such run."""
         return None
 
     @classmethod
@@ -148,10 +149,10 @@ class RewardKind:
         """Called after the last save, also of a failed run, perhaps twice."""
 
     def pay(self, batch: BatchMessages) -> Values:
-        """Values float32 [N] of the texts of a batch, and their version; observes them too."""
+        """Values float32 [N] of the texts of a batch, and their version; shows the texts of rewarded rows to `observe`."""
         values = self.lookup(batch.texts)
-        shown = batch.counts > 0
-        self.observe(batch._replace(texts=batch.texts[shown], counts=batch.counts[shown]))
+        is_rewarded = batch.counts > 0
+        self.observe(batch._replace(texts=batch.texts[is_rewarded], counts=batch.counts[is_rewarded]))
         return values
 
     def lookup(self, texts: np.ndarray) -> Values:

@@ -23,39 +23,47 @@ class Values(NamedTuple):
 class MessageTable:
     """A table text -> value for one version of some parameters. Safe to use from several threads.
 
-    Where it would hold more than `capacity` texts, those that were not used for the longest time are dropped, at least half.
+    When it would hold more than `capacity` texts, the least recently used ones are dropped, at least half of them.
     """
 
     def __init__(self, compute: ComputeTexts, params: Any, version: int = 0, capacity: int = 1 << 18) -> None:
-        self._compute, self._capacity, self._lock = compute, capacity, threading.Lock()
+        self._compute = compute
+        self._capacity = capacity
+        self._lock = threading.Lock()
         self.swap(params, version)
 
     def swap(self, params: Any, version: int) -> None:
         """Replaces the parameters and drops their values, without a new compilation."""
         with self._lock:
-            self.params, self.version = params, version
-            # In the order of their last use.
+            self.params = params
+            self.version = version
+            # In the order of last use.
             self._values: dict[bytes, float] = {}
 
     def __len__(self) -> int:
         return len(self._values)
 
     def lookup(self, texts: np.ndarray) -> Values:
-        """Values float32 [N] of texts uint8 [N, L]; texts not seen before are computed, each once."""
+        """Values float32 [N] of texts uint8 [N, L]; new texts are computed, each once.
+
+        Raises ValueError: `texts` or the computed values do not have these shapes.
+        """
         if texts.ndim != 2 or texts.dtype != np.uint8:
             raise ValueError(f"texts: uint8 [N, L] expected, {texts.dtype} {list(texts.shape)} given")
         keys = [row.tobytes() for row in texts]
         with self._lock:
             distinct = dict.fromkeys(keys)
-            found = {key: self._values.pop(key) for key in distinct if key in self._values}
-            if missing := [key for key in distinct if key not in found]:
+            # Taken out here and added at the end, so that the table stays in the order of last use.
+            used = {key: self._values.pop(key) for key in distinct if key in self._values}
+            missing = [key for key in distinct if key not in used]
+            if missing:
                 rows = np.frombuffer(b"".join(missing), np.uint8).reshape(len(missing), -1)
                 values = np.asarray(self._compute(self.params, rows), np.float32)
                 if values.shape != (len(missing),):
                     raise ValueError(f"the reward gave shape {values.shape} for {len(missing)} texts")
-                found |= zip(missing, values.tolist(), strict=True)
-            if len(self._values) + len(found) > self._capacity:
-                keep = max(0, min(self._capacity // 2, self._capacity - len(found)))
-                self._values = dict(list(self._values.items())[len(self._values) - keep :])
-            self._values |= itertools.islice(found.items(), self._capacity)
-            return Values(np.array([found[key] for key in keys], np.float32), self.version)
+                used |= zip(missing, values.tolist(), strict=True)
+            if len(self._values) + len(used) > self._capacity:
+                remaining = max(0, min(self._capacity // 2, self._capacity - len(used)))
+                self._values = dict(list(self._values.items())[len(self._values) - remaining :])
+            self._values |= itertools.islice(used.items(), self._capacity)
+            return Values(np.array([used[key] for key in keys], np.float32), self.version)

@@ -1,4 +1,4 @@
-"""What share of the device's peak a training uses: model FLOPs of its rows over what the devices could have done (`mfu`)."""
+"""The share of the devices' peak rate that a training uses (`mfu`): model FLOPs of its rows over FLOPs at the peak rate."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ class DeviceUse:
         learning: Sequence[jax.Device],
         acting: Sequence[jax.Device],
     ) -> None:
-        self._peak: float | None = None
-        self._learned = self._forward = 0.0
-        self._by_shapes: dict[tuple[tuple[int, ...], ...], tuple[float, float]] = {}
+        self._peak: float | None = None  # FLOPs a second of a device; None: nothing is counted
+        self._learned_flops = 0.0  # since the last `metrics`
+        self._forward_flops = 0.0  # of a row of the newest batch
+        self._flops_by_shapes: dict[tuple[tuple[int, ...], ...], tuple[float, float]] = {}
         # () where nothing is frozen: see `PpoTrainState.frozen`.
         frozen = getattr(state, "frozen", ()) or {}
         if not hasattr(config.network, "dtype"):
@@ -82,29 +83,34 @@ class DeviceUse:
         """Counts a batch that is learned from."""
         if self._peak is None:
             return
-        fields, observation = self._network.spec.observation, batch.trajectories.observation
+        fields = self._network.spec.observation
+        observation = batch.trajectories.observation
         shapes = {}
         for name in self._network.fields:
             leaf = observation[name]
             # Axes of devices, time and rollouts come first.
             shapes[name] = leaf.shape[leaf.ndim - len(fields[name].shape) :]
         key = tuple(shapes.values())
-        if key not in self._by_shapes:
-            self._by_shapes[key] = row_flops(self._network, self._params, shapes)
-        self._forward, updating = self._by_shapes[key]
-        self._learned += updating * self._rows
+        if key not in self._flops_by_shapes:
+            self._flops_by_shapes[key] = row_flops(self._network, self._params, shapes)
+        self._forward_flops, update_flops = self._flops_by_shapes[key]
+        self._learned_flops += update_flops * self._rows
 
     def metrics(self, reading: Reading) -> dict[str, float]:
         """`learner/mfu` while an update runs, `throughput/mfu` of all devices at all times; {} without a known peak.
 
-        They are of the batches since the last call. Rows that act count as those of the newest batch.
+        They are of the batches since the last call. Rows that act count as much as those of the newest batch.
         """
         if self._peak is None:
             return {}
-        learned, self._learned = self._learned, 0.0
-        acted = self._forward * reading.sums.get("inference/rows", 0.0)
-        updating = reading.sums.get("learner/update", 0.0)
+        learned = self._learned_flops
+        self._learned_flops = 0.0
+        acted = self._forward_flops * reading.sums.get("inference/rows", 0.0)
+        update_seconds = reading.sums.get("learner/update", 0.0)
+        learner_mfu = 0.0
+        if update_seconds > 0:
+            learner_mfu = learned / update_seconds / (self._peak * self._learning_count)
         return {
-            "learner/mfu": learned / updating / (self._peak * self._learning_count) if updating > 0 else 0.0,
+            "learner/mfu": learner_mfu,
             "throughput/mfu": (learned + acted) / reading.seconds / (self._peak * self._device_count),
         }

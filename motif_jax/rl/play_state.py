@@ -21,38 +21,61 @@ ITEM = "play"
 def of(
     sources: Sequence[ActorSource], batcher: Batcher, finished: Sequence[Finished]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state for a checkpoint while nothing plays: plain data, and arrays; the batcher has not received `finished`."""
-    plain, arrays = [], {}
+    """The state for a checkpoint while nothing plays.
+
+    Args:
+      finished: slots that the batcher has not received yet.
+
+    Returns:
+      JSON-able data, and arrays.
+    """
+    plain_sources = []
+    arrays = {}
     for number, source in enumerate(sources):
-        inference, held = source.inference.state()
-        plain.append({"actors": source.actors.state(), "inference": inference})
-        arrays[f"source_{number}"] = {"slots": source.actors.slots.dump(), **_kept(held)}
-    found = {"sources": plain, "batcher": batcher.state(), "finished": [list(each) for each in finished]}
-    return found, arrays
+        inference, recurrent_states = source.inference.state()
+        plain_sources.append({"actors": source.actors.state(), "inference": inference})
+        arrays[f"source_{number}"] = {
+            "slots": source.actors.slots.dump(),
+            **_named_leaves(recurrent_states),
+        }
+    plain = {
+        "sources": plain_sources,
+        "batcher": batcher.state(),
+        "finished": [list(slot) for slot in finished],
+    }
+    return plain, arrays
 
 
-def _kept(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> number -> non-empty leaf: a checkpoint holds neither empty arrays nor other containers."""
-    found: dict[str, Any] = {}
-    for name, tree in held.items():
+def _named_leaves(trees: Mapping[str, Any]) -> dict[str, Any]:
+    """Name -> number -> non-empty leaf: a checkpoint holds neither empty arrays nor containers other than dictionaries."""
+    named: dict[str, Any] = {}
+    for name, tree in trees.items():
         leaves = {f"leaf_{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree)) if leaf.size}
-        found |= {name: leaves} if leaves else {}
-    return found
+        if leaves:
+            named[name] = leaves
+    return named
 
 
 def restore(
     plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
 ) -> list[Finished]:
-    """Restores the output of `of`; returns the finished slots, none (with a warning) where environments were laid out anew."""
+    """Restores the output of `of`; returns the finished slots.
+
+    Where the checkpoint has another layout of environments, it prints a warning, restores nothing and returns no slots.
+    """
     layouts = [str(source.actors.config.layout()) for source in sources]
-    if [each["actors"]["layout"] for each in plain["sources"]] != layouts:
-        said = "the checkpoint has another layout of environments: they begin new episodes"
-        print(said, file=sys.stderr, flush=True)
+    if [state["actors"]["layout"] for state in plain["sources"]] != layouts:
+        line = "the checkpoint has another layout of environments: they begin new episodes"
+        print(line, file=sys.stderr, flush=True)
         return []
     for number, (source, state) in enumerate(zip(sources, plain["sources"], strict=True)):
-        kept = arrays[f"source_{number}"]
-        source.actors.restore(state["actors"], np.asarray(kept["slots"]))
-        inference = state["inference"] | ({} if source.actors.keeps_places else {"held": []})
-        source.inference.restore(inference, {name: kept.get(name, {}) for name in ("table", "states")})
+        arrays_of_source = arrays[f"source_{number}"]
+        source.actors.restore(state["actors"], np.asarray(arrays_of_source["slots"]))
+        inference = dict(state["inference"])
+        # Groups that begin a new slot are not those that were held.
+        if not source.actors.resumes_in_slot:
+            inference["held"] = []
+        recurrent_states = {name: arrays_of_source.get(name, {}) for name in ("table", "states")}
+        source.inference.restore(inference, recurrent_states)
     batcher.restore(plain["batcher"])
-    return [Finished(*each) for each in plain["finished"]]
+    return [Finished(*slot) for slot in plain["finished"]]

@@ -1,4 +1,4 @@
-"""Records every Nth game of a training: collects its actions from the batches and replays them elsewhere."""
+"""Records every Nth game of a training: collects its actions from the batches and replays them in another process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 FOLDER = "recordings"
-_WAITING = 256  # most games that wait to be replayed (10 kB each); later ones are not recorded
+_MAX_WAITING = 256  # games that wait to be replayed (10 kB each); later ones are not recorded
 _CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
 _NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 
@@ -49,18 +49,20 @@ class ActionCollector:
           envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
           episode: int [T, B].
         """
-        chosen = ((episode + envs) % self._every == 0) & ~batch.last[: len(episode)]
+        is_chosen = ((episode + envs) % self._every == 0) & ~batch.last[: len(episode)]
         ended = batch.terminated | batch.truncated
         finished = []
-        for column in np.flatnonzero(chosen.any(axis=0)).tolist():
-            env, rows = int(envs[column]), np.flatnonzero(chosen[:, column])
-            numbers = episode[rows, column]
-            for number in np.unique(numbers).tolist():
-                mine = rows[numbers == number]
-                known, pieces = self._playing.pop(env, (number, []))
-                pieces = pieces if known == number else []  # an actor died in the middle of the known one
-                pieces.append(batch.action[mine, column].astype(np.int16))
-                if ended[mine[-1], column]:
+        for column in np.flatnonzero(is_chosen.any(axis=0)).tolist():
+            env = int(envs[column])
+            chosen_rows = np.flatnonzero(is_chosen[:, column])
+            episode_of_row = episode[chosen_rows, column]
+            for number in np.unique(episode_of_row).tolist():
+                rows = chosen_rows[episode_of_row == number]
+                running, pieces = self._playing.pop(env, (number, []))
+                if running != number:
+                    pieces = []  # an actor died in the middle of that episode
+                pieces.append(batch.action[rows, column].astype(np.int16))
+                if ended[rows[-1], column]:
                     finished.append(EpisodeActions(env, number, np.concatenate(pieces)))
                 else:
                     self._playing[env] = (number, pieces)
@@ -68,20 +70,24 @@ class ActionCollector:
 
 
 class EpisodeRecorder:
-    """Records a training's games in a process of its own, which replays them.
+    """Records a training's games; a process of its own replays them.
 
-    Not recorded: games with missing actions (begun before the training, or lost with an actor), or faster than their replay.
+    Some games are not recorded: those with missing actions (begun before the training, or lost with an actor), and those that end
+    faster than others are replayed.
     """
 
     def __init__(self, workdir: Path, environment: str, options: Mapping[str, Any], every: int) -> None:
         self._folder = workdir / FOLDER
         self._setup = {"environment": environment, "options": dict(options)}
-        self._collector, self._every = ActionCollector(every), every
+        self._every = every
+        self._collector = ActionCollector(every)
         self._lock = threading.Lock()
+        # (environment, episode) -> actions or report of episodes that lack the other.
         self._played: dict[tuple[int, int], np.ndarray] = {}
         self._reports: dict[tuple[int, int], dict[str, Any]] = {}
         self._process: WorkerProcess | None = None
-        self._deaths = self._left_out = 0
+        self._deaths = 0  # of the process in a row
+        self._left_out = 0  # games that came too fast
         self._pool = ThreadPoolExecutor(1, "recordings")
         self._waiting: deque[Future[None]] = deque()
 
@@ -96,23 +102,29 @@ class EpisodeRecorder:
         if self._process is not None:
             self._process.close()
         if self._left_out:
-            said = (
+            line = (
                 f"{self._left_out} episodes were not recorded: they came faster than they could be replayed; "
                 f"a larger record_every than {self._every} leaves none out"
             )
-            print(said, file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
         if error is None:
-            self._require_sound()  # it may have failed since the last report
+            self._raise_errors()  # recording may have failed since the last report
 
     def take(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> None:
+        """A `BatchListener`: takes the actions of a batch; see `ActionCollector.add`."""
         for played in self._collector.add(batch, envs, episode):
             with self._lock:
                 self._played[played.env, played.episode] = played.actions
                 self._match(played.env, played.episode)
 
     def report(self, step: int, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Takes the actors' reports of whole episodes at env step `step`. Raises ServiceFailedError: recording has failed."""
-        self._require_sound()
+        """Takes the actors' reports of complete episodes at environment step `step`.
+
+        Raises:
+          UserError: the process that replays raised it.
+          ServiceFailedError: recording failed otherwise.
+        """
+        self._raise_errors()
         for row in reports:
             env, episode = int(row["env"]), int(row["episode"])
             if (env + episode) % self._every == 0:
@@ -120,33 +132,40 @@ class EpisodeRecorder:
                     self._reports[env, episode] = {"step": step, **row}
                     self._match(env, episode)
 
-    def _require_sound(self) -> None:
+    def _raise_errors(self) -> None:
+        """Raises the error of a replay, if one has failed since the last call."""
         with self._lock:
             while self._waiting and self._waiting[0].done():
-                done = self._waiting.popleft()
-                error = None if done.cancelled() else done.exception()
+                future = self._waiting.popleft()
+                error = None if future.cancelled() else future.exception()
                 if isinstance(error, UserError):
                     raise error
                 if error is not None:
                     raise ServiceFailedError(f"the recordings thread failed: {error}") from error
 
     def _match(self, env: int, episode: int) -> None:
+        """Orders the replay of an episode once its actions and its report are there; the caller holds the lock."""
         key = (env, episode)
         if key not in self._played or key not in self._reports:
             return
-        actions, report = self._played.pop(key), self._reports.pop(key)
-        # Older entries stay incomplete: games begun before the training are not reported.
-        for waiting in (self._played, self._reports):
-            for old in [other for other in waiting if other[0] == env and other[1] < episode]:
-                del waiting[old]
+        actions = self._played.pop(key)
+        report = self._reports.pop(key)
+
+        # Entries of the environment's earlier episodes stay incomplete: games begun before the training are not reported.
+        incomplete: dict[tuple[int, int], Any]
+        for incomplete in (self._played, self._reports):
+            for other in list(incomplete):
+                if other[0] == env and other[1] < episode:
+                    del incomplete[other]
+
         if len(actions) != report["length"]:
+            return  # some were lost with an actor
+        if len(self._waiting) >= _MAX_WAITING:
+            self._left_out += 1
             return
         name = f"step-{report['step']:012d}-env-{env:05d}-episode-{episode:06d}.json"
-        if len(self._waiting) >= _WAITING:
-            self._left_out += 1
-        else:
-            order = Order(int(report["seed"]), actions, report, str(self._folder / name))
-            self._waiting.append(self._pool.submit(self._record, order))
+        order = Order(int(report["seed"]), actions, report, str(self._folder / name))
+        self._waiting.append(self._pool.submit(self._record, order))
 
     def _record(self, order: Order) -> None:
         if self._process is None:
@@ -157,10 +176,11 @@ class EpisodeRecorder:
             self._deaths = 0
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.close()
-            self._process, self._deaths = None, self._deaths + 1
+            self._process = None
+            self._deaths += 1
             if self._deaths == MAX_DEATHS:
-                said = f"the process that records episodes died {MAX_DEATHS} times in a row"
-                raise RuntimeError(said) from None
+                message = f"the process that records episodes died {MAX_DEATHS} times in a row"
+                raise RuntimeError(message) from None
             problem = "the process that played it again died"
         if problem:
             print(f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True)
@@ -168,7 +188,8 @@ class EpisodeRecorder:
 
 def drop_recordings(workdir: Path, resume_step: int | None) -> None:
     """Removes recordings of games that a resumed run plays again: those after `resume_step`; all where it is None."""
+    last_step = -1 if resume_step is None else resume_step
     for path in (workdir / FOLDER).glob("step-*.json"):
-        found = _NAME.fullmatch(path.name)
-        if found and int(found.group(1)) > (-1 if resume_step is None else resume_step):
+        match = _NAME.fullmatch(path.name)
+        if match and int(match.group(1)) > last_step:
             path.unlink()

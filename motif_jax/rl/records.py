@@ -32,7 +32,12 @@ _TURNS = "turns"
 
 
 class Records(ExitStack):
-    """Writes a run's records, of which `progress` is the checkpoint's; with several hosts the first writes for all."""
+    """Writes a run's records; with several hosts the first writes for all.
+
+    Args:
+      recorder: records games; None where none are recorded.
+      progress: of the checkpoint that the run resumes from; {} for a new run.
+    """
 
     def __init__(
         self,
@@ -45,44 +50,58 @@ class Records(ExitStack):
         progress: dict[str, Any],
     ) -> None:
         super().__init__()
-        self._config, self._checkpoints, self._system = config, checkpoints, system
-        self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
+        self._config = config
+        self._checkpoints = checkpoints
+        self._system = system
+        self._clock = clock
+        self._recorder = recorder
+        self._hosts = Hosts()
+
         self._averages = Averages()
         self._learning = settings.learner_devices(config.devices)
         acting = settings.actor_devices(config.devices)
         self._device_use = DeviceUse(config, system.network, system.learner.state, self._learning, acting)
+        self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
-        first, spec = self._hosts.is_first, system.network.spec
-        written = workdir if first else None
-        self.guard = Guard(config.nonfinite, written, progress)
-        self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
         self._read_anew = agent_networks.read_anew(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
-        self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
-        log = EpisodeLog(written, config.stats_episodes, system.has_lookup, progress, spec.episode_fields)
-        self._episodes, self._writer, self._progress = self.enter_context(log), None, None
+        self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
+
+        writing_folder = workdir if self._hosts.is_first else None
+        self.guard = Guard(config.nonfinite, writing_folder, progress)
+        fields = system.network.spec.episode_fields
+        log = EpisodeLog(writing_folder, config.stats_episodes, system.has_lookup, progress, fields)
+        self._episodes = self.enter_context(log)
+        self._writer: MetricsWriter | None = None
+        self._progress: Progress | None = None
         hooks = hooks_of(config)
         self._reads_updates = any(hook.reads_updates for hook in hooks)
         self._hooks: list[TrainingHook] = []
-        if not first:
+        if not self._hosts.is_first:
             return
-        wandb, own = None, config.wandb
-        if own.enabled:
-            wandb = {"project": own.project, "name": own.name, "config": read_config(workdir)}
+
+        wandb = None
+        if config.wandb.enabled:
+            wandb = {
+                "project": config.wandb.project,
+                "name": config.wandb.name,
+                "config": read_config(workdir),
+            }
         self._writer = self.enter_context(MetricsWriter(workdir, progress.get("env_steps"), wandb))
         self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
-        for hook in hooks:
-            made = hook.make(config, system.network, workdir, progress, clock)
-            if made is not None:
-                self._hooks.append(self.enter_context(closing(made)))
+        for kind in hooks:
+            hook = kind.make(config, system.network, workdir, progress, clock)
+            if hook is not None:
+                self._hooks.append(self.enter_context(closing(hook)))
 
     def read_update(self) -> None:
+        """Reads the metrics of the update that has just ended."""
         self._metrics = self._system.learner.metrics()
         self._averages.add(self._metrics)
         self.guard.check(self._system.learner)
 
     def counted(self) -> None:
-        """Tells the hooks of the update; call it when the clock has all hosts' steps of the update."""
+        """Tells the hooks that an update has ended; called once the clock has all hosts' steps of the update."""
         if self._reads_updates and self._hosts.count > 1:
             self.gather()  # a row needs the episodes of all hosts
         if not self._metrics:
@@ -92,12 +111,13 @@ class Records(ExitStack):
             hook.after_update(update, self._clock.steps, self._clock.seconds(), self._metrics)
 
     def begin(self) -> None:
-        """Tells the hooks of the update that is about to start."""
+        """Tells the hooks that an update is about to start."""
         for hook in self._hooks:
             params = self._system.sources[0].inference.params()
             hook.before_update(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: Batch) -> None:
+        """Takes a batch that is learned from up to environment step `step`, and the episodes that ended meanwhile."""
         self._reward_version = batch.reward_version
         self._device_use.add(batch)
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
@@ -110,8 +130,8 @@ class Records(ExitStack):
         # Without another checkpoint a resumed run plays these episodes again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
         # The returns of episodes that resume in the middle come later.
-        goes_on = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
-        join = self._episodes.join if goes_on else self._episodes.join_rest
+        will_resume = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
+        join = self._episodes.join if will_resume else self._episodes.join_rest
         self._keep(join(clock.steps, reports, stream.rest()))
         self.show()
         if clock.steps > clock.logged_steps:
@@ -120,33 +140,40 @@ class Records(ExitStack):
         self.guard.require(clock.steps)
 
     def show(self) -> None:
+        """Updates the line of progress on the terminal."""
         if not self._progress:
             return
         means = self._episodes.means()
-        shown: dict[str, float | str] = {
-            name: means[f"episode/{name}"]
-            for name in ("return", "intrinsic_return")
-            if f"episode/{name}" in means
-        }
+        facts: dict[str, float | str] = {}
+        for name in ("return", "intrinsic_return"):
+            if f"episode/{name}" in means:
+                facts[name] = means[f"episode/{name}"]
         if _LAG in self._metrics:
-            shown["lag"] = self._metrics[_LAG]
+            facts["lag"] = self._metrics[_LAG]
         memory_in_use = memory.in_use(self._learning[0])
         if memory_in_use is not None:
-            shown["device_memory"] = memory_in_use
-        self._progress.update(self._clock.steps, **shown)
+            facts["device_memory"] = memory_in_use
+        self._progress.update(self._clock.steps, **facts)
         self._clock.shown()
 
     def log(self, waiting: int) -> None:
+        """Writes a row of metrics, with all hosts; `waiting` batches wait for the learner."""
         system = self._system
         reading = system.meters.read()
-        here = {**system_metrics(reading, system.inference_threads), **self._device_use.metrics(reading)}
-        everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
+        of_this_host = {
+            **system_metrics(reading, system.inference_threads),
+            **self._device_use.metrics(reading),
+            "queue/waiting_batches": float(waiting),
+        }
+        everyone = self.gather(of_this_host)
         steps_per_second = self._clock.logged()
+        reward_metrics = {} if system.reward is None else system.reward.metrics()
+        if system.has_lookup:
+            reward_metrics = {"reward/version": float(self._reward_version), **reward_metrics}
         values = {
             **self._averages.read(),
             **self._episodes.row(),
-            **({"reward/version": float(self._reward_version)} if system.has_lookup else {}),
-            **({} if system.reward is None else system.reward.metrics()),
+            **reward_metrics,
             **of_all_hosts([host["system"] for host in everyone]),
             "actors/restarts": float(sum(host["restarts"] for host in everyone)),
             "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
@@ -169,9 +196,11 @@ class Records(ExitStack):
         return {"throughput/turns_per_second": steps_per_second * turns_per_step}
 
     def save(self, asynchronous: bool) -> None:
-        clock, everyone = self._clock, self.gather()
+        """Saves a checkpoint, with all hosts."""
+        clock = self._clock
+        everyone = self.gather()
         next_episode = [number for host in everyone for number in host["next_episode"]]
-        # A run that resumes with fewer environments keeps the others' places.
+        # A run that resumes with fewer environments remembers the episodes of the others.
         self._next_episode = next_episode + self._next_episode[len(next_episode) :]
         progress = {
             "env_steps": clock.steps,
@@ -185,25 +214,29 @@ class Records(ExitStack):
             **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}
-        items, playing = self._system.items()
-        if playing:
-            progress |= {**playing, HALVES: self._episodes.waiting()}
+        items, play_progress = self._system.items()
+        if play_progress:
+            progress |= {**play_progress, HALVES: self._episodes.waiting()}
         agent_checkpoints.save(self._checkpoints, clock.steps, items, progress, metrics, asynchronous)
         clock.saved()
 
     def gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
-        actors = [source.actors for source in self._system.sources]
-        everyone = self._hosts.gather(
-            {
-                "system": system,
-                "episodes": self._unwritten,
-                "next_episode": [number for a in actors for number in a.next_episode()],
-                "draws": max(source.inference.counter for source in self._system.sources),
-                "restarts": sum(a.restarts for a in actors),
-                "dropped_slots": sum(a.dropped_slots for a in actors),
-                "rebuilt": sum(a.rebuilt for a in actors),
-            }
-        )
+        """Exchanges the hosts' numbers and episodes; every host calls it at the same time.
+
+        Args:
+          system: this host's metrics of its own work.
+        """
+        sources = self._system.sources
+        of_this_host = {
+            "system": system,
+            "episodes": self._unwritten,
+            "next_episode": [number for source in sources for number in source.actors.next_episode()],
+            "draws": max(source.inference.counter for source in sources),
+            "restarts": sum(source.actors.restarts for source in sources),
+            "dropped_slots": sum(source.actors.dropped_slots for source in sources),
+            "rebuilt": sum(source.actors.rebuilt for source in sources),
+        }
+        everyone = self._hosts.gather(of_this_host)
         self._unwritten = []
         for host in everyone:
             self._write(host["episodes"])

@@ -1,4 +1,4 @@
-"""The kinds of intrinsic reward that `config.reward.kind` names, and the functions that a stage calls."""
+"""The functions that a command calls for the intrinsic reward that `config.reward.kind` names, and the kind 'none'."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def check(config: AgentReward) -> None:
 
 def digest(config: AgentReward) -> str | None:
     """Digest that distinguishes the reward of `config.reward` from a replacement; None without one."""
-    found = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]
-    return digests.of_bytes("".join(found).encode()) if found else None
+    of_files = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]
+    return digests.of_bytes("".join(of_files).encode()) if of_files else None
 
 
 def load_intrinsic(
@@ -49,5 +49,9 @@ def load_intrinsic(
     device: jax.Device | None = None,
     run: RunSetup | None = None,
 ) -> RewardKind | None:
-    """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`; UserError: it cannot be made."""
+    """The reward that `config.reward` names, None for none. Raises UserError: it cannot be made.
+
+    Args:
+      config, spec, two_decimals, device, run: see `RewardSetup`.
+    """
     return kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))

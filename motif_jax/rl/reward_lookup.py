@@ -24,15 +24,24 @@ class IntrinsicReturn(NamedTuple):
 
 
 class RewardLookup:
-    """Computes the rewards of a batch's texts, looking each distinct one up once; `first` is the number of updates before."""
+    """Computes the rewards of a batch's texts, looking each distinct one up once.
+
+    Args:
+      exponent: the power of a text's count that its reward is divided by in the returns.
+      updates: the number of updates before the first batch.
+    """
 
     def __init__(
-        self, spec: EnvironmentSpec, reward: RewardKind, exponent: float, meters: Meters, first: int
+        self, spec: EnvironmentSpec, reward: RewardKind, exponent: float, meters: Meters, updates: int
     ) -> None:
         assert spec.text_field is not None
-        self._text, self._count, self._reward = spec.text_field, spec.count_field, reward
+        self._text_field = spec.text_field
+        self._count_field = spec.count_field
         self._pays_last = spec.last_text
-        self._exponent, self._meters, self._number = float(exponent), meters, first
+        self._reward = reward
+        self._exponent = float(exponent)
+        self._meters = meters
+        self._number = updates  # of the next batch
         self.returns = ReturnSums(exponent)
 
     def pay(
@@ -48,39 +57,50 @@ class RewardLookup:
           float32 [T, B] of the rows before row T, float32 [T, B] of the final observations that follow these rows (0
           elsewhere; None where they are not paid), and the version.
         """
-        acted = ~last[:-1]
+        has_action = ~last[:-1]
+        steps = int(has_action.sum())
         if not self._pays_last:
-            paid, version = self._values(observation, acted, int(acted.sum()))
-            return paid, None, version
-        # Row 0 repeats the last row of the batch before, where it was paid.
-        ended = last[1:]
-        rewarded = np.concatenate([acted, np.zeros_like(acted[:1])])
-        rewarded[1:] |= ended
-        paid, version = self._values(observation, rewarded, int(acted.sum()))
-        return paid[:-1], np.where(ended, paid[1:], np.float32(0)), version
+            values, version = self._values(observation, has_action, steps)
+            return values, None, version
+        # A final observation in row 0 repeats the last row of the batch before, where it was paid.
+        ends_episode = last[1:]
+        is_paid = np.concatenate([has_action, np.zeros_like(has_action[:1])])
+        is_paid[1:] |= ends_episode
+        values, version = self._values(observation, is_paid, steps)
+        return values[:-1], np.where(ends_episode, values[1:], np.float32(0)), version
 
     def _values(
-        self, observation: Mapping[str, np.ndarray], rewarded: np.ndarray, steps: int
+        self, observation: Mapping[str, np.ndarray], is_paid: np.ndarray, steps: int
     ) -> tuple[np.ndarray, int]:
-        """The values of the texts of the first rows, float32 like `rewarded`, which marks those that are paid."""
-        rows = len(rewarded)
-        texts = observation[self._text][:rows]
+        """The values of the texts of the first rows, and their version.
+
+        Args:
+          observation: fields [T + 1, B, ...].
+          is_paid: bool [rows, B], the rows that are rewarded.
+          steps: environment steps of the batch.
+
+        Returns:
+          float32 [rows, B], and the version.
+        """
+        rows = len(is_paid)
+        texts = observation[self._text_field][:rows]
         with self._meters.time("batcher/lookup"):
-            distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
-            shown = ids[rewarded.reshape(-1)]
-            counts = np.bincount(shown, minlength=len(distinct))
+            distinct, ids = distinct_rows(texts.reshape(is_paid.size, -1))
+            paid_ids = ids[is_paid.reshape(-1)]
+            counts = np.bincount(paid_ids, minlength=len(distinct))
             discounted = None
-            if self._count is not None:
-                visits = observation[self._count][:rows][rewarded]
+            if self._count_field is not None:
+                visits = observation[self._count_field][:rows][is_paid]
                 shares = discount_by_count(np.ones(visits.shape), visits, self._exponent)
-                discounted = np.bincount(shown, shares, len(distinct))
+                discounted = np.bincount(paid_ids, shares, len(distinct))
             batch = BatchMessages(distinct, counts, steps, self._number, discounted)
             values, version = self._reward.pay(batch)
         self._number += 1
-        return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
+        return np.asarray(values, np.float32)[ids].reshape(is_paid.shape), version
 
     def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:
-        count = None if self._count is None else batch.observation[self._count]
+        """The intrinsic returns of the episodes that end in a batch; arguments as for `ReturnSums.add`."""
+        count = None if self._count_field is None else batch.observation[self._count_field]
         return self.returns.add(batch, count, envs, episode)
 
 
@@ -89,12 +109,16 @@ class ReturnSums:
 
     def __init__(self, count_exponent: float) -> None:
         self._exponent = count_exponent
-        self._sums: dict[int, tuple[int, float]] = {}
+        self._sums: dict[
+            int, tuple[int, float]
+        ] = {}  # environment -> its running episode, and the sum so far
 
     def state(self) -> list[list[float]]:
+        """The sums of running episodes, JSON-able."""
         return [[env, episode, total] for env, (episode, total) in self._sums.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
+        """Restores the output of `state`."""
         self._sums = {int(env): (int(episode), total) for env, episode, total in state}
 
     def add(
@@ -111,29 +135,34 @@ class ReturnSums:
         if count is not None:
             earned = discount_by_count(earned, count[:-1], self._exponent)
         if batch.last_intrinsic_reward is not None:
-            of_last = batch.last_intrinsic_reward.astype(np.float64)
+            of_final_row = batch.last_intrinsic_reward.astype(np.float64)
             if count is not None:
-                of_last = discount_by_count(of_last, count[1:], self._exponent)
-            earned += np.where(batch.last[1:], of_last, 0.0)
+                of_final_row = discount_by_count(of_final_row, count[1:], self._exponent)
+            earned += np.where(batch.last[1:], of_final_row, 0.0)
+
+        # Most columns have no end of an episode: their sums are taken together. A final observation in row 0 belongs to the
+        # episode before.
         first_rows = batch.last[0].astype(int)
-        # In the order of `earned[start:, column].sum()`, so that both give the same bits.
+        # In the order of `earned[start:, column].sum()` of `_add_ended`, so that both give the same bits.
         by_column = np.ascontiguousarray(earned.T)
-        whole = np.where(first_rows, by_column[:, 1:].sum(axis=1), by_column.sum(axis=1)).tolist()
+        column_sums = np.where(first_rows, by_column[:, 1:].sum(axis=1), by_column.sum(axis=1)).tolist()
         ended = batch.terminated | batch.truncated
-        ends = ended.any(axis=0).tolist()
+        has_end = ended.any(axis=0).tolist()
         numbers = episode[first_rows.clip(max=len(earned) - 1), np.arange(len(envs))].tolist()
+
         finished: list[IntrinsicReturn] = []
         for column, env in enumerate(envs.tolist()):
-            if ends[column]:
+            if has_end[column]:
                 finished += self._add_ended(
                     env, by_column[column], ended[:, column], batch.last[:, column], episode[:, column]
                 )
             elif first_rows[column] < len(earned):
-                self._sums[env] = numbers[column], self._before(env, numbers[column]) + whole[column]
+                total = self._sum_before(env, numbers[column]) + column_sums[column]
+                self._sums[env] = (numbers[column], total)
         return finished
 
-    def _before(self, env: int, episode: int) -> float:
-        """The sum of an environment's running episode so far."""
+    def _sum_before(self, env: int, episode: int) -> float:
+        """The sum of an environment's running episode before this batch."""
         number, total = self._sums.get(env, (episode, 0.0))
         # An environment whose actor died continues with another episode: drop the old sum.
         return total if number == episode else 0.0
@@ -141,17 +170,18 @@ class ReturnSums:
     def _add_ended(
         self, env: int, earned: np.ndarray, ended: np.ndarray, last: np.ndarray, episode: np.ndarray
     ) -> list[IntrinsicReturn]:
-        """Adds a column [T] in which episodes end (`last` [T + 1]); returns these."""
+        """Adds a column [T] in which episodes end (`last` is [T + 1]); returns the episodes that ended."""
         finished = []
         start = 0
+        # The last piece, after all ends, belongs to the episode that is still running.
         for end in [*np.flatnonzero(ended).tolist(), None]:
             stop = len(earned) if end is None else end + 1
-            # The row of a final observation still belongs to the episode just summed.
-            start += bool(last[start])
+            if last[start]:
+                start += 1  # the row of a final observation belongs to the episode just summed
             if start >= stop:
                 continue
             number = int(episode[start])
-            total = self._before(env, number) + float(earned[start:stop].sum())
+            total = self._sum_before(env, number) + float(earned[start:stop].sum())
             if end is None:
                 self._sums[env] = (number, total)
             else:

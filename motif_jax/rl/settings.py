@@ -1,8 +1,9 @@
-"""Environment, actors, devices and coefficients of a `train_agent` config."""
+"""What follows from a `train_agent` config: environment, actors, devices and dependent values; and its checks."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -23,15 +24,17 @@ from motif_jax.rl.config import Actors, AgentConfig, AgentReward, Devices
 from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
-TEXT_FIELD = "message"  # that rewards read
-# 1,200 environments x 32 steps and batches of 4,096, nine at once, had a lag of 5 updates.
-_MOST_BATCHES = 2
-# With four groups a worker has games to step while calls of inference wait behind an update of a GPU.
-_GROUPS, _GPU_GROUPS = 2, 4
+TEXT_FIELD = "message"  # the field that rewards of texts read
+# Above so many batches at once the user is told of the lag: 1,200 environments x 32 steps, nine batches of 4,096, had one of 5
+# updates.
+_MAX_BATCHES_AT_ONCE = 2
+# Groups of a worker. With four it has games to step while calls of inference wait behind an update of a GPU.
+_GROUPS = 2
+_GPU_GROUPS = 4
 
 
 def environment_options(config: AgentConfig) -> dict[str, Any]:
-    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able: all that playing needs."""
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able; they suffice to play."""
     options = registry.options_of(vars(config.environment))
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
@@ -56,24 +59,26 @@ def training_options(config: AgentConfig) -> dict[str, Any]:
 
 def fields_option(name: str, options: Mapping[str, Any], reward: AgentReward) -> dict[str, Any]:
     """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none."""
-    spec, fields = registry.spec(name, **options), reward_kinds.kind_of(reward).required_fields(reward)
+    spec = registry.spec(name, **options)
+    fields = reward_kinds.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
         return {}  # a reward of the text alone needs no more fields
-    more = [field for field in fields if field not in spec.observation]
-    allowed = f"a reward that reads what {name} shows, not {', '.join(more)}"
-    checks.require(set(more) <= set(spec.optional_fields), "reward.dir", reward.dir, allowed)
-    return {"fields": [*options.get("fields", ()), *more]} if more else {}
+    missing = [field for field in fields if field not in spec.observation]
+    allowed = f"a reward that reads what {name} shows, not {', '.join(missing)}"
+    checks.require(set(missing) <= set(spec.optional_fields), "reward.dir", reward.dir, allowed)
+    return {"fields": [*options.get("fields", ()), *missing]} if missing else {}
 
 
 def extrinsic_coefficient(config: AgentConfig) -> float:
     """The weight of the task's reward; as published 0.1 on score tasks, 10 on sparse ones."""
-    usual = 0.1 if config.environment.name in SCORE_TASKS else 10.0
-    given = config.reward.extrinsic_coefficient
-    return usual if given is None else given
+    coefficient = config.reward.extrinsic_coefficient
+    if coefficient is not None:
+        return coefficient
+    return 0.1 if config.environment.name in SCORE_TASKS else 10.0
 
 
 def resolved(config: AgentConfig) -> AgentConfig:
-    """A copy with dependent values set."""
+    """A copy in which values that depend on others or on this machine are set: the host's position, coefficients, sizes."""
     hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.position()))
     reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
@@ -86,21 +91,23 @@ def resolved(config: AgentConfig) -> AgentConfig:
 
 
 def groups_per_worker(config: AgentConfig) -> int:
-    """`actors.groups_per_worker`, or where it is None the number that suits this machine and divides a worker's environments."""
+    """`actors.groups_per_worker`; where it is None the number that suits this machine and divides a worker's environments."""
     actors = config.actors
     if actors.groups_per_worker is not None:
         return actors.groups_per_worker
-    # Several hosts are not connected yet, and jax must not look at devices before.
-    alone = (config.hosts.count or 1) == 1
-    several = actors.envs_per_worker % _GPU_GROUPS == 0
-    return _GPU_GROUPS if alone and several and acts_beside_a_gpu(config) else _GROUPS
+    # Several hosts are not connected yet, and jax must not look at devices before they are.
+    is_alone = (config.hosts.count or 1) == 1
+    divides = actors.envs_per_worker % _GPU_GROUPS == 0
+    if is_alone and divides and acts_beside_a_gpu(config):
+        return _GPU_GROUPS
+    return _GROUPS
 
 
 def remark_on_lag(config: AgentConfig) -> str | None:
     """A line for a resolved config whose environments fill several batches at once, which are learned from one by one."""
     environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
     batches = environments * config.rollout / config.batch_size
-    if batches <= _MOST_BATCHES:
+    if batches <= _MAX_BATCHES_AT_ONCE:
         return None
     return (
         f"{environments:,} environments x config.rollout={config.rollout} fill {batches:.1f} batches at once, so that the last of "
@@ -120,64 +127,71 @@ def columns(config: AgentConfig) -> int:
 
 
 def slots_per_group(config: AgentConfig) -> int:
-    """The fewest slots with which actors and batcher never wait for each other.
+    """The smallest number of slots with which actors and batcher never wait for each other.
 
-    They hold a batch, also when all columns but one of a slot went into the last one. More would let actors play far ahead.
+    They hold a batch, also when all columns but one of a slot went into the last batch. More would let actors play far ahead.
     """
     envs = config.actors.workers * config.actors.envs_per_worker
-    per_group = config.actors.envs_per_worker // groups_per_worker(config)
-    return max(2, -(-(columns(config) + per_group - 1) // envs))
+    envs_per_group = config.actors.envs_per_worker // groups_per_worker(config)
+    needed_columns = columns(config) + envs_per_group - 1
+    return max(2, math.ceil(needed_columns / envs))
 
 
 def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
     """This host's actors, divided over `count` acting devices; no two environments of all hosts play the same games."""
     actors = config.actors
-    first_env = (config.hosts.index or 0) * actors.workers * actors.envs_per_worker
-    workers, cores = actors.workers // count, actor_cores(actors)
+    workers = actors.workers // count
     # Games without seeds cannot be replayed.
     remembers = (config.serial or actors.rebuild) and not config.compat.seed_noop
-    same = {
-        name: getattr(actors, name)
-        for name in (
-            "slots_per_group", "warmup_steps", "warmup_seconds", "timeout_seconds",
-            "start_timeout_seconds", "max_failures", "start_method",
-        )
-    }  # fmt: skip
-    whole = ActorsConfig(
+    first = ActorsConfig(
         env=config.environment.name,
         options=training_options(config),
         seed=config.seed,
         workers=workers,
         groups_per_worker=groups_per_worker(config),
         envs_per_group=actors.envs_per_worker // groups_per_worker(config),
+        slots_per_group=actors.slots_per_group or slots_per_group(config),
         rollout=config.rollout,
         same_step_autoreset=config.compat.timeout_as_terminal,
+        warmup_steps=actors.warmup_steps,
+        warmup_seconds=actors.warmup_seconds,
+        timeout_seconds=actors.timeout_seconds,
+        start_timeout_seconds=actors.start_timeout_seconds,
+        max_failures=actors.max_failures,
+        start_method=actors.start_method,
         remembered=config.environment.max_episode_steps if remembers else 0,
-        **same,
     )
-    return [
-        dataclasses.replace(
-            whole,
+
+    cores = actor_cores(actors)
+    first_env = (config.hosts.index or 0) * actors.workers * actors.envs_per_worker
+    configs = []
+    for number in range(count):
+        part = dataclasses.replace(
+            first,
             first_env=first_env + number * workers * actors.envs_per_worker,
+            # None and [] mean the same for each part.
             cores=cores and cores[number * workers : (number + 1) * workers],
         )
-        for number in range(count)
-    ]
+        configs.append(part)
+    return configs
 
 
 def actor_cores(actors: Actors) -> list[int] | None:
     """The cores in `actors.cores`, one for each worker; [] for any, None for 'auto'."""
-    value, workers = actors.cores, actors.workers
-    if value in ("auto", ""):
-        return None if value else []
+    value = actors.cores
+    if value == "auto":
+        return None
+    if value == "":
+        return []
     numbers = [part.strip() for part in value.split(",")]
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    good = all(checks.is_natural(part) and int(part) in usable for part in numbers)
+    are_usable = all(checks.is_natural(part) and int(part) in usable for part in numbers)
+    are_enough = len(set(numbers)) == len(numbers) == actors.workers
     allowed = (
-        f"'auto', '', or {workers} different cores, one for each of config.actors.workers, of those that this process may "
+        f"'auto', '', or {actors.workers} different cores, one for each of config.actors.workers, of those that this process may "
         f"use ({', '.join(map(str, sorted(usable)))})"
     )
-    checks.require(good and len(set(numbers)) == len(numbers) == workers, "actors.cores", value, allowed)
+    checks.require(are_usable and are_enough, "actors.cores", value, allowed)
     return [int(part) for part in numbers]
 
 
@@ -193,12 +207,12 @@ def takes_turns(config: AgentConfig) -> bool:
 
 def optimizer_steps(config: AgentConfig) -> int:
     """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
-    updates = -(-config.train_for_env_steps // config.batch_size)
+    updates = math.ceil(config.train_for_env_steps / config.batch_size)
     return updates * algorithm_of(config).optimizer_steps(plan_of(config))
 
 
 def configure_jax(config: AgentConfig) -> None:
-    """Sets up jax and the heap, which keeps freed memory where only the CPU computes, before the first computation."""
+    """Sets up jax, and where only the CPU computes the heap, which keeps freed memory; called before the first computation."""
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
@@ -207,11 +221,14 @@ def configure_jax(config: AgentConfig) -> None:
 
 
 def all_learner_devices(devices: Devices) -> list[jax.Device]:
-    """The devices of `devices.learner` on all hosts, the same places on each."""
-    here = jax.local_devices()
-    places = [here.index(device) for device in learner_devices(devices)]
-    of_host = [jax.local_devices(process_index=index) for index in range(jax.process_count())]
-    return [each[place] for each in of_host for place in places]
+    """The devices of `devices.learner` on all hosts, with the same numbers on each."""
+    local = jax.local_devices()
+    numbers = [local.index(device) for device in learner_devices(devices)]
+    learners = []
+    for host in range(jax.process_count()):
+        devices_of_host = jax.local_devices(process_index=host)
+        learners += [devices_of_host[number] for number in numbers]
+    return learners
 
 
 def learner_devices(devices: Devices) -> list[jax.Device]:
@@ -227,10 +244,15 @@ def actor_devices(devices: Devices) -> list[jax.Device]:
 
 
 def lookup_device(devices: Devices) -> jax.Device:
-    """Where rewards of texts are computed: the CPU, or without one (JAX_PLATFORMS) a device that acts and does not learn."""
-    acting, learning = actor_devices(devices), learner_devices(devices)
-    beside = None if acting[0].platform == "cpu" else cpu_device()
-    return beside or next((device for device in acting if device not in learning), acting[0])
+    """The device that computes rewards of texts: the CPU, or without one (JAX_PLATFORMS) a device that acts and does not learn."""
+    acting = actor_devices(devices)
+    learning = learner_devices(devices)
+    if acting[0].platform != "cpu":
+        cpu = cpu_device()
+        if cpu is not None:
+            return cpu
+    # Of several devices of the CPU, too.
+    return next((device for device in acting if device not in learning), acting[0])
 
 
 def _devices(value: str, key: str) -> list[jax.Device]:
@@ -238,10 +260,10 @@ def _devices(value: str, key: str) -> list[jax.Device]:
     if value == "all":
         return list(devices)
     numbers = [part.strip() for part in str(value).split(",")]
-    good = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
-    distinct = good and len({int(part) for part in numbers}) == len(numbers)
+    exist = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
+    are_distinct = exist and len({int(part) for part in numbers}) == len(numbers)
     allowed = f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
-    checks.require(distinct, key, value, allowed)
+    checks.require(are_distinct, key, value, allowed)
     return [devices[int(part)] for part in numbers]
 
 
@@ -252,25 +274,30 @@ def check(config: AgentConfig) -> AgentConfig:
         ("seed_noop", "games without seeds cannot be played again"),
         ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),
     ):
-        good = not (config.record_every and getattr(config.compat, switch))
-        checks.require(good, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
+        can_replay = not (config.record_every and getattr(config.compat, switch))
+        checks.require(can_replay, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
     if config.record_every:
-        game = config.environment.name, environment_options(config)
-        determinism.require(*game, f"config.record_every={config.record_every}")
+        name = config.environment.name
+        determinism.require(name, environment_options(config), f"config.record_every={config.record_every}")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
     actor_cores(config.actors)
-    batch, rollout = config.batch_size, config.rollout
+
+    batch = config.batch_size
+    rollout = config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
-    envs, groups = config.actors.envs_per_worker, config.actors.groups_per_worker or _GROUPS
+    envs = config.actors.envs_per_worker
+    groups = config.actors.groups_per_worker or _GROUPS
     allowed = f"a multiple of config.actors.groups_per_worker={groups}"
     checks.require(envs % groups == 0, "actors.envs_per_worker", envs, allowed)
+
     config = resolved(config)
     if config.on_policy:
-        whole = rollout * config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
-        allowed = f"{whole} with config.on_policy: a rollout of every environment"
-        checks.require(batch == whole, "batch_size", batch, allowed)
-    slots, needed = config.actors.slots_per_group or 0, slots_per_group(config)
+        steps = rollout * config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
+        allowed = f"{steps} with config.on_policy: a rollout of every environment"
+        checks.require(batch == steps, "batch_size", batch, allowed)
+    slots = config.actors.slots_per_group or 0
+    needed = slots_per_group(config)
     checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
     reward_kinds.check(config.reward)
     if config.hosts.count == 1:
@@ -284,23 +311,28 @@ def check(config: AgentConfig) -> AgentConfig:
 
 def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
-    learners, actors = len(learner_devices(config.devices)), len(actor_devices(config.devices))
+    learners = len(learner_devices(config.devices))
+    hosts = config.hosts.count or 1
     _check_sharding(config, learners)
-    count = config.hosts.count or 1
-    algorithm, plan = algorithm_of(config), plan_of(config)
+    algorithm = algorithm_of(config)
+    plan = plan_of(config)
     # The devices of a split network count as one.
-    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * count
+    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * hosts
     algorithm.check_devices(plan, devices)
+
     minibatches = algorithm.minibatches(plan)
     rollouts = config.batch_size // config.rollout
-    over = f"{count} hosts of {learners}" if count > 1 else str(learners)
+    learners_in_words = f"{hosts} hosts of {learners}" if hosts > 1 else str(learners)
     allowed = (
-        f"rollouts that divide over {over} learner devices and {minibatches} minibatches; it is {rollouts} rollouts of "
+        f"rollouts that divide over {learners_in_words} learner devices and {minibatches} minibatches; it is {rollouts} rollouts of "
         f"{config.rollout} steps"
     )
-    good = rollouts % (count * learners * minibatches) == 0
-    checks.require(good, "batch_size", config.batch_size, allowed)
-    workers, allowed = config.actors.workers, f"a multiple of the {actors} devices of config.devices.actor"
+    divides = rollouts % (hosts * learners * minibatches) == 0
+    checks.require(divides, "batch_size", config.batch_size, allowed)
+
+    actors = len(actor_devices(config.devices))
+    workers = config.actors.workers
+    allowed = f"a multiple of the {actors} devices of config.devices.actor"
     checks.require(workers % actors == 0, "actors.workers", workers, allowed)
     require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
 
@@ -312,10 +344,10 @@ def _check_sharding(config: AgentConfig, learners: int) -> None:
     allowed = f"sizes whose product divides the {learners} devices of config.devices.learner (a host has whole networks)"
     checks.require(learners % (split["fsdp"] * split["tensor"]) == 0, "sharding", split, allowed)
     allowed = "'first' or as config.devices.learner where the network is split over devices"
-    good = config.devices.actor in ("first", config.devices.learner)
-    checks.require(good, "devices.actor", config.devices.actor, allowed)
+    is_shared = config.devices.actor in ("first", config.devices.learner)
+    checks.require(is_shared, "devices.actor", config.devices.actor, allowed)
 
 
 def random_key(seed: int, *path: int | str) -> jax.Array:
-    """The random key of a training's part `path`; ('learner') is that of the first parameters and of the updates."""
+    """The random key of a part of the training, named by `path`; 'learner' is that of the first parameters and of the updates."""
     return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

@@ -27,15 +27,29 @@ from motif_jax.rl.algorithms.algorithm import Algorithm
 from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.inference import Inference
-from motif_jax.rl.intrinsic import RunSetup
+from motif_jax.rl.intrinsic import RewardKind, RunSetup
 from motif_jax.rl.learner import Learner
-from motif_jax.rl.publishing import Place, Publisher
+from motif_jax.rl.publishing import Placement, Publisher
 from motif_jax.rl.reward_lookup import RewardLookup
 from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 
 class System:
-    """Actors, inference and learner of one run, new or from `snapshot`; the batcher's thread calls `listener` with every batch."""
+    """Actors, inference, batcher and learner of one run; `batch_stream.BatchStream` lets them work.
+
+    Args:
+      snapshot: the checkpoint that the run resumes from; None for a new run.
+      listener: called by the batcher's thread with every batch.
+      workdir: the run's folder; None where nothing is written, as in benchmarks.
+
+    Attributes:
+      network, optimizer: of the agent.
+      reward: the intrinsic reward, None for none.
+      has_lookup: whether the batcher computes it, not the update.
+      sources: actors and inference of each acting device.
+      finished: full slots that the batcher has not received yet.
+      finished_slots: number of slots that each group of each source has filled.
+    """
 
     def __init__(
         self,
@@ -51,52 +65,68 @@ class System:
         self.meters = Meters()
         self.network = settings.make_network(config)
         self.optimizer = schedules.make_optimizer(config.optimizer)
-        self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-        # None: the reward run's own switch decides.
-        two_decimals = True if config.compat.quantile_two_decimals else None
-        run = None if workdir is None else RunSetup(config, workdir)
-        device = settings.lookup_device(config.devices)
-        self.reward = reward_kinds.load_intrinsic(config.reward, self.network.spec, two_decimals, device, run)
+        self.reward = self._load_reward(workdir)
         reward_fn = None if self.reward is None else self.reward.in_step
         self.has_lookup = self.reward is not None and reward_fn is None
+
         algorithm = algorithm_of(config)
+        plan = plan_of(config)
         state = self._make_state(algorithm, snapshot)
-        update = algorithm.make_update(self.network, self.optimizer, plan_of(config), reward_fn=reward_fn)
-        self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
-        actor_devices: Sequence[Place] = settings.actor_devices(config.devices)
-        if isinstance(self.parallel, Sharded):
-            actor_devices = [self.parallel.everywhere]
+        update = algorithm.make_update(self.network, self.optimizer, plan, reward_fn=reward_fn)
         frozen = self.network.frozen()
         if frozen:
             if "frozen" not in state._fields:
-                said = "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
-                raise UserError(said)
+                raise UserError(
+                    "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
+                )
             state = state._replace(frozen=frozen)
-        # Nobody needs a copy where only the learner's first device acts, or the devices that hold a split model.
-        together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
-        lends = bool(frozen) and together and settings.takes_turns(config)
-        published, prepare = algorithm.acting(plan_of(config), self.network.prepare)
-        self.publisher = Publisher(actor_devices, prepare, {} if lends else frozen)
-        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends, published)
+
+        self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
+        actor_devices: Sequence[Placement] = settings.actor_devices(config.devices)
+        if isinstance(self.parallel, Sharded):
+            actor_devices = [self.parallel.everywhere]
+        # The learner's copy of frozen parameters suffices where only its first device acts, or the devices of a split model.
+        learners_act = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
+        shares_frozen = bool(frozen) and learners_act and settings.takes_turns(config)
+        published, prepare = algorithm.acting(plan, self.network.prepare)
+        self.publisher = Publisher(actor_devices, prepare, {} if shares_frozen else frozen)
+        self.learner = Learner(
+            update, state, self.parallel, self.publisher, self.meters, shares_frozen, published
+        )
+
+        self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
-        self._own_cores: OwnCores | None = None
-        self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
-        spec, lookup = self.network.spec, None
+        self.batcher = self._make_batcher(listener)
+        self._own_cores: OwnCores | None = None
+        # The newest output of `play_state.of`.
+        self._play_state: tuple[dict[str, Any], dict[str, Any]] | None = None
+        if snapshot is not None and self._saved_play is not None and self._remembers:
+            plain = snapshot.progress[play_state.ITEM]
+            for finished in play_state.restore(plain, self._saved_play, self.sources, self.batcher):
+                self.finished.put(finished)
+
+    def _load_reward(self, workdir: Path | None) -> RewardKind | None:
+        config = self.config
+        # None: the switch of the reward's own run decides.
+        two_decimals = True if config.compat.quantile_two_decimals else None
+        device = settings.lookup_device(config.devices)
+        run = None if workdir is None else RunSetup(config, workdir)
+        return reward_kinds.load_intrinsic(config.reward, self.network.spec, two_decimals, device, run)
+
+    def _make_batcher(self, listener: BatchListener | None) -> Batcher:
+        config = self.config
+        spec = self.network.spec
+        lookup = None
         if self.reward is not None and self.has_lookup:
             exponent = config.reward.count_exponent
             lookup = RewardLookup(spec, self.reward, exponent, self.meters, self.learner.version)
         # Several hosts must run the same program, so rows of one length.
         crop = self.network.cropped if config.hosts.count == 1 else None
-        columns = settings.columns(config)
-        self.batcher = Batcher(spec, self.sources, columns, self.meters, lookup, listener, crop)
-        if snapshot is not None and self._play is not None and self._remembers:
-            plain = snapshot.progress[play_state.ITEM]
-            for finished in play_state.restore(plain, self._play, self.sources, self.batcher):
-                self.finished.put(finished)
+        return Batcher(spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop)
 
     def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
-        """The training state, new or from `snapshot`; learner and reward take their items."""
+        """The training state, new or from `snapshot`, of which learner and reward take their items."""
 
         def make() -> Any:
             key = settings.random_key(self.config.seed, "learner")
@@ -109,24 +139,25 @@ class System:
             state = agent_checkpoints.take_learner(snapshot, make)
             if jax.tree.leaves(getattr(state, "reference", ())):
                 state = state._replace(reference=make().reference)
-            if self._reward_is_kept:
+            if self.reward is not None and self.reward.keeps_state:
                 item = agent_checkpoints.REWARD
-                self.reward.restore(snapshot.take({item: ANY})[item])  # type: ignore[union-attr]
-            self._play = snapshot.take_play()
+                self.reward.restore(snapshot.take({item: ANY})[item])
+            self._saved_play = snapshot.take_play()
             snapshot.require_all_taken()
         if self.reward is not None and self.reward.in_step is not None:
             state = state._replace(reward_params=self.reward.params)
         return state
 
-    def _make_sources(self, devices: Sequence[Place], progress: Mapping[str, Any]) -> list[ActorSource]:
+    def _make_sources(self, devices: Sequence[Placement], progress: Mapping[str, Any]) -> list[ActorSource]:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
-        next_episode, draws = progress.get("next_episode", []), progress.get("draws", 0)
+        next_episode = progress.get("next_episode", [])
+        draws = progress.get("draws", 0)
         configs = settings.actors_configs(self.config, len(devices))
         for number, (device, config) in enumerate(zip(devices, configs, strict=True)):
-            own = next_episode[config.first_env : config.first_env + config.num_envs]
-            actors: Rollouts = kind(config, own, functools.partial(self._finish, number))
-            # Every device of every host draws its own actions.
+            episodes = next_episode[config.first_env : config.first_env + config.num_envs]
+            actors: Rollouts = kind(config, episodes, functools.partial(self._finish, number))
+            # Every device of every host draws actions of its own.
             device_number = (self.config.hosts.index or 0) * len(devices) + number
             key = settings.random_key(self.config.seed, "inference", device_number)
             inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
@@ -134,16 +165,19 @@ class System:
         return sources
 
     def _finish(self, source: int, slot: int) -> None:
+        """Takes a full slot of an actor."""
         self.finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
         self.finished.put(Finished(source, slot))
 
     def note_play(self) -> None:
+        """Takes down the running episodes for the next checkpoint, between two updates, where episodes are remembered."""
         if not self._remembers:
             return
+        # A queue can only be read by emptying it.
         waiting = [self.finished.get() for _ in range(self.finished.qsize())]
         for finished in waiting:
             self.finished.put(finished)
-        self._noted = play_state.of(self.sources, self.batcher, waiting)
+        self._play_state = play_state.of(self.sources, self.batcher, waiting)
 
     @property
     def _remembers(self) -> bool:
@@ -152,25 +186,23 @@ class System:
 
     @property
     def resumes_episodes(self) -> bool:
-        return self._remembers and (self.config.serial or self._noted is not None)
+        """Whether a run that resumes from the next checkpoint continues in the middle of episodes."""
+        return self._remembers and (self.config.serial or self._play_state is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The checkpoint's items of all parts, and their entries of its progress."""
         items = agent_checkpoints.items_of_learner(self.learner.state)
-        if self._reward_is_kept:
-            items[agent_checkpoints.REWARD] = self.reward.state()  # type: ignore[union-attr]
+        if self.reward is not None and self.reward.keeps_state:
+            items[agent_checkpoints.REWARD] = self.reward.state()
         if self.config.serial:
             self.note_play()
-        if self._noted is None:
+        if self._play_state is None:
             return items, {}
-        plain, arrays = self._noted
+        plain, arrays = self._play_state
         return {**items, play_state.ITEM: arrays}, {play_state.ITEM: plain}
 
-    @property
-    def _reward_is_kept(self) -> bool:
-        return self.reward is not None and self.reward.keeps_state
-
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped` was True before the end."""
+        """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped` returned True meanwhile."""
         for source in self.sources:
             source.actors.start(stopped)
         if settings.acts_beside_a_gpu(self.config):

@@ -15,12 +15,24 @@ from motif_jax.rl.training import AgentTraining
 from motif_jax.rl.training_hook import hooks_of
 from motif_jax.rl.update_plan import algorithm_of, plan_of
 
-# What makes a run the run it is; everything else may change when it is continued.
-# Of the annotator of configs/oni.py: what is asked, not who is asked where.
+# Keys that must stay the same when a run is continued; all others may change.
 IDENTITY = (
-    "stage seed environment network lora algorithm optimizer reward compat batch_size rollout annotator.goal annotator.prompt "
-    "annotator.answer"
-).split()
+    "stage",
+    "seed",
+    "environment",
+    "network",
+    "lora",
+    "algorithm",
+    "optimizer",
+    "reward",
+    "compat",
+    "batch_size",
+    "rollout",
+    # Of the annotator of configs/oni.py the questions, not the server that answers.
+    "annotator.goal",
+    "annotator.prompt",
+    "annotator.answer",
+)
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -34,16 +46,18 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    resolved, everyone = settings.resolved(agent_config(config)), Hosts()
-    if everyone.count > 1:
-        everyone.require_alike(config.to_dict())
-        settings.check_devices(resolved)  # how many there are was not known before
+    resolved = settings.resolved(agent_config(config))
+    hosts = Hosts()
+    if hosts.count > 1:
+        hosts.require_alike(config.to_dict())
+        # `check` could not: the number of devices is known only once the hosts are connected.
+        settings.check_devices(resolved)
 
     def prepare() -> None:
         run_folder.prepare(workdir, config, IDENTITY)
 
-    with Interruption() as stop, everyone.locked(workdir):
-        everyone.on_first(prepare)
-        everyone.require_shared(workdir)
+    with Interruption() as stop, hosts.locked(workdir):
+        hosts.on_first(prepare)
+        hosts.require_shared(workdir)
         finished = AgentTraining(resolved, workdir).run(stop)
     return None if finished else EXIT_CODE

@@ -32,8 +32,8 @@ from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
 
 
-class Agreement:
-    """Sums numbers of the hosts on the learner's devices, right behind an update; only `result` blocks.
+class HostSums:
+    """Sums numbers of the hosts on the learner's devices, right after an update; only `result` blocks.
 
     The sum is launched before the new policy acts: a split model has reductions in acting, too, and two threads' reductions may
     reach the devices in different orders.
@@ -41,23 +41,25 @@ class Agreement:
 
     def __init__(self, parallel: DataParallel) -> None:
         self._parallel = parallel
-        self._alone = parallel.global_device_count == parallel.device_count
+        self._is_one_host = parallel.global_device_count == parallel.device_count
         self._sum = parallel.wrap(lambda _, numbers: jax.lax.psum(jnp.sum(numbers, axis=0), AXIS))
-        self._nothing = parallel.replicate(np.zeros((), np.int32))
+        self._empty_state = parallel.replicate(np.zeros((), np.int32))
         self._result: np.ndarray | jax.Array | None = None
 
     def launch(self, numbers: Sequence[int]) -> None:
         """Starts the sum with this host's numbers; every host calls it after starting the same update."""
-        if self._alone:
+        if self._is_one_host:
             self._result = np.array(numbers)
             return
+        # The first device has the host's numbers, the others zeros.
         rows = np.zeros((self._parallel.device_count, len(numbers)), np.int32)
         rows[0] = numbers
-        self._result = self._sum(self._nothing, self._parallel.put_batch(rows, 0))
+        self._result = self._sum(self._empty_state, self._parallel.put_batch(rows, 0))
 
     def result(self) -> list[int] | None:
         """The newest sums, None where they were returned before; waits for the update before them."""
-        result, self._result = self._result, None
+        result = self._result
+        self._result = None
         return None if result is None else np.asarray(result).tolist()
 
 
@@ -65,15 +67,22 @@ class AgentTraining:
     """A training in a run folder; its `system` is None before `run`."""
 
     def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
-        self._config, self._workdir = config, Path(workdir)
+        self._config = config
+        self._workdir = Path(workdir)
         self._hosts = Hosts()
-        every = config.save_every_steps, config.save_every_seconds, config.log_every_seconds
-        self.clock = Clock(config.train_for_env_steps, *every)
+        self.clock = Clock(
+            total=config.train_for_env_steps,
+            save_every_steps=config.save_every_steps,
+            save_every_seconds=config.save_every_seconds,
+            log_every_seconds=config.log_every_seconds,
+        )
         self.system: System | None = None
 
     def run(self, stop: Interruption) -> bool:
         """Trains until all steps are done (True) or a stop is requested (False); saves in either case."""
-        config, workdir, clock = self._config, self._workdir, self.clock
+        config = self._config
+        workdir = self._workdir
+        clock = self.clock
         with ExitStack() as stack:
             enter = stack.enter_context
             checkpoints = enter(
@@ -81,8 +90,10 @@ class AgentTraining:
             )
             step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
             if step is not None:
-                reward = dataclasses.replace(config.reward, step=step)
-                self._config = config = dataclasses.replace(config, reward=reward)
+                config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
+                self._config = config
+
+            # Continue from the newest checkpoint, unless the run has finished or must not be continued.
             latest = checkpoints.latest()
             where = f"--workdir={workdir} is not a folder that all hosts share (its newest checkpoint)"
             self._hosts.require_equal(latest, where)
@@ -96,28 +107,34 @@ class AgentTraining:
                 return True
             if self._hosts.is_first:
                 drop_recordings(workdir, progress.get("env_steps"))
+
+            # Make everything. What is entered last is closed first.
             recorder = None
             if config.record_every:
-                game = config.environment.name, settings.environment_options(config)
-                recorder = enter(EpisodeRecorder(workdir, *game, config.record_every))
-            begins = Beginning(config, self._print)
-            begins.read_model()
-            self.system = system = System(config, snapshot, recorder.take if recorder else None, workdir)
+                options = settings.environment_options(config)
+                recorder = enter(
+                    EpisodeRecorder(workdir, config.environment.name, options, config.record_every)
+                )
+            messages = StartMessages(config, self._print)
+            messages.read_model()
+            system = System(config, snapshot, recorder.take if recorder else None, workdir)
+            self.system = system
             stack.callback(system.close)
             records = enter(Records(config, workdir, checkpoints, system, clock, recorder, progress))
             start = config.profile.start if self._hosts.is_first else None
             profiler = Profiler(workdir, start, config.profile.steps, config.profile.server_port)
             stack.callback(profiler.close)
             self._print_overview(system)
+
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
             try:
-                begins.compile()
-                stream = enter(BatchStream(system, stopped, begins.play))
+                messages.compile()
+                stream = enter(BatchStream(system, stopped, messages.play))
             except StoppedError:
                 return False
-            begins.play(0)  # the programs are compiled by now
-            self._learn(stop, system, stream, records, profiler, begins)
+            messages.play(0)  # the programs are compiled by now
+            self._learn(stop, system, stream, records, profiler, messages)
         return clock.finished
 
     def _learn(
@@ -127,37 +144,45 @@ class AgentTraining:
         stream: BatchStream,
         records: Records,
         profiler: Profiler,
-        begins: Beginning,
+        messages: StartMessages,
     ) -> None:
-        clock, alone, agreement = self.clock, self._hosts.count == 1, Agreement(system.parallel)
+        """The loop over batches."""
+        clock = self.clock
+        is_first = self._hosts.is_first
+        is_one_host = self._hosts.count == 1
+        sums = HostSums(system.parallel)
         clock.start()
         while True:
             # All hosts do the same after the same update.
-            stopping = self._conclude(system, stream, records, agreement) or (alone and stop.requested)
-            if clock.finished or stopping or records.guard.exceeded:
+            is_stopping = self._conclude(system, stream, records, sums)
+            is_stopping = is_stopping or (is_one_host and stop.requested)
+            if clock.finished or is_stopping or records.guard.exceeded:
                 break
             batch = stream.get()
             if batch is None:
                 continue
-            begins.learn()
+            messages.learn()
             profiler.step(system.learner.version)
             records.begin()
             system.learner.step(batch)
             # The first host's clock decides for all.
-            save, log = (due() and self._hosts.is_first for due in (clock.save_is_due, clock.log_is_due))
-            agreement.launch([batch.num_steps, int(stop.requested), int(save), int(log)])
+            save = clock.save_is_due() and is_first
+            log = clock.log_is_due() and is_first
+            sums.launch([batch.num_steps, int(stop.requested), int(save), int(log)])
+            # The host's work on the batch, while the devices update.
             records.add(clock.steps + batch.num_steps, batch)
         records.end(stream)
 
-    def _conclude(self, system: System, stream: BatchStream, records: Records, agreement: Agreement) -> bool:
+    def _conclude(self, system: System, stream: BatchStream, records: Records, sums: HostSums) -> bool:
+        """Waits for the running update, then counts, logs and saves; returns whether a host was asked to stop."""
         clock = self.clock
         system.learner.settle()
         # First of all: nothing may be launched or saved after an update that ends the run.
         records.read_update()
-        agreed = agreement.result()
-        if agreed is None:
+        result = sums.result()
+        if result is None:
             return False
-        steps, stop, save, log = agreed
+        steps, stop, save, log = result
         clock.steps += steps
         records.counted()
         # The last row is written when no more episodes come.
@@ -172,41 +197,47 @@ class AgentTraining:
             print(line, file=sys.stderr, flush=True)
 
     def _print_overview(self, system: System) -> None:
-        nodes, config = self._hosts.gather(socket.gethostname()), self._config
-        size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
-        devices = settings.learner_devices(config.devices), settings.actor_devices(config.devices)
-        self._print(overview(config, size, *devices, nodes, system.network.spec.remark))
-        remark = settings.remark_on_lag(config)
-        if remark is not None:
-            self._print(remark)
+        config = self._config
+        nodes = self._hosts.gather(socket.gethostname())
+        num_parameters = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
+        learning = settings.learner_devices(config.devices)
+        acting = settings.actor_devices(config.devices)
+        remark = system.network.spec.remark
+        self._print(overview(config, num_parameters, learning, acting, nodes, remark))
+        remark_on_lag = settings.remark_on_lag(config)
+        if remark_on_lag is not None:
+            self._print(remark_on_lag)
 
 
-class Beginning:
-    """Says what a language agent's run does before its first update, which may take minutes; other runs need no words."""
+class StartMessages:
+    """Prints what a language agent's run is doing before its first update, which may take minutes; other runs print nothing."""
 
-    def __init__(self, config: AgentConfig, say: Callable[[str], None]) -> None:
-        self._config, self._say = config, say
+    def __init__(self, config: AgentConfig, print_line: Callable[[str], None]) -> None:
+        self._config = config
+        self._print_line = print_line
         self._speaks = agent_networks.class_of(config).speaks
-        self._said_at = 0.0
+        self._printed_at = 0.0
 
-    def _tell(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if self._speaks:
-            self._said_at = time.monotonic()
-            self._say(line)
+            self._printed_at = time.monotonic()
+            self._print_line(line)
 
     def read_model(self) -> None:
         if self._speaks:
-            self._tell(f"reading the language model {self._config.network.model}")
+            self._print(f"reading the language model {self._config.network.model}")
 
     def compile(self) -> None:
-        self._tell("compiling the policy's programs, while the actors start")
+        self._print("compiling the policy's programs, while the actors start")
 
     def play(self, played: int) -> None:
-        if played == 0 or time.monotonic() - self._said_at >= PLAIN_INTERVAL_SECONDS:
-            self._tell(f"playing: {played:,} of {self._config.batch_size:,} steps before the first update")
+        """Called whenever steps were played; prints now and then."""
+        if played == 0 or time.monotonic() - self._printed_at >= PLAIN_INTERVAL_SECONDS:
+            self._print(f"playing: {played:,} of {self._config.batch_size:,} steps before the first update")
 
     def learn(self) -> None:
-        self._tell("the first update; its program is compiled before")
+        """Called before every update; prints before the first."""
+        self._print("the first update; its program is compiled before")
         self._speaks = False
 
 
@@ -216,36 +247,54 @@ def overview(
     learning: Sequence[jax.Device],
     acting: Sequence[jax.Device],
     nodes: Sequence[str],
-    manner: str = "",
+    remark: str = "",
 ) -> str:
-    """The summary line of a config: devices of one host, the same on all, hosts' names, `EnvironmentSpec.remark`."""
-    workers, envs = config.actors.workers, config.actors.envs_per_worker
-    actors = f"{workers} actor{'s' * (workers != 1)} x {envs} environments of {config.environment.name}"
-    if manner:
-        actors += f" ({manner})"
+    """The line that sums a run up at its start.
+
+    Args:
+      learning, acting: devices of one host; those of other hosts are alike.
+      nodes: the hosts' names.
+      remark: `EnvironmentSpec.remark`.
+    """
+    workers = config.actors.workers
+    plural = "" if workers == 1 else "s"
+    environments = f"{config.actors.envs_per_worker} environments of {config.environment.name}"
+    actors = f"{workers} actor{plural} x {environments}"
+    if remark:
+        actors += f" ({remark})"
     if len(nodes) > 1:
         counts = Counter(nodes).items()
         machines = ", ".join(node if count == 1 else f"{count} x {node}" for node, count in counts)
         actors = f"{len(nodes)} hosts ({machines}), each with {actors}"
+
     size = f"{num_parameters / 1e6:.1f} million" if num_parameters >= 1e6 else f"{num_parameters:,}"
     act = "act" if len(acting) > 1 else "acts"
-    both = list(learning) == list(acting)
-    places = f"{_devices(learning)}{', which also' if both else f'; {_devices(acting)}'} {act}"
-    return "; ".join([actors, f"{size} parameters learn on {places}", _reward(config)])
+    if list(learning) == list(acting):
+        devices = f"{_devices(learning)}, which also {act}"
+    else:
+        devices = f"{_devices(learning)}; {_devices(acting)} {act}"
+    return "; ".join([actors, f"{size} parameters learn on {devices}", _reward(config)])
 
 
 def _devices(devices: Sequence[jax.Device]) -> str:
-    """'gpu:0,1 (2 x NVIDIA H200)'; names CPUs as such."""
-    platform, kind = devices[0].platform, devices[0].device_kind
-    kind = "no GPU" if platform == "cpu" else kind if len(devices) == 1 else f"{len(devices)} x {kind}"
-    return f"{platform}:{','.join(str(device.id) for device in devices)} ({kind})"
+    """'gpu:0,1 (2 x NVIDIA H200)', or 'cpu:0 (no GPU)'."""
+    platform = devices[0].platform
+    numbers = ",".join(str(device.id) for device in devices)
+    if platform == "cpu":
+        return f"{platform}:{numbers} (no GPU)"
+    kind = devices[0].device_kind
+    if len(devices) > 1:
+        kind = f"{len(devices)} x {kind}"
+    return f"{platform}:{numbers} ({kind})"
 
 
 def _reward(config: AgentConfig) -> str:
     reward = config.reward
-    name = f"intrinsic reward of {reward.dir or f'kind {reward.kind}'}"
+    source = reward.dir or f"kind {reward.kind}"
     if reward.intrinsic_coefficient != 0:
-        return name
+        return f"intrinsic reward of {source}"
     if reward.extrinsic_coefficient == 0:
         return "no reward: both coefficients are 0"
-    return "the task's reward alone" + (f" (the {name} is only logged)" if reward.dir else "")
+    if reward.dir:
+        return f"the task's reward alone (the intrinsic reward of {source} is only logged)"
+    return "the task's reward alone"

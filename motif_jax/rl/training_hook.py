@@ -1,4 +1,4 @@
-"""What a method adds to a training of agents: checks before it starts, and files that it writes beside the training's own."""
+"""The interface of what a method adds to a training of agents: checks before the start, and further files in its folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TrainingHook:
         progress: Mapping[str, Any],
         clock: Clock,
     ) -> Self | None:
-        """The addition of a run in `workdir` that goes on from a checkpoint's `progress`; None where it has nothing to do."""
+        """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None where it has nothing to do."""
         return None
 
     def before_update(self, params: Any, update: int, step: int) -> None:

@@ -1,4 +1,4 @@
-"""The algorithm of an agent's config, and what it reads of the config."""
+"""The algorithm that an agent's config names, and the values of the config that it reads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from motif_jax.rl.config import AgentConfig
 def algorithm_of(config: AgentConfig) -> Algorithm:
     """The algorithm that `config.algorithm.name` names."""
     name = config.algorithm.name
-    made: Any = choices.ALGORITHMS.load(name)()
-    if isinstance(made, Algorithm):
-        return made
-    fits = all(callable(getattr(made, method, None)) for method in OutsideAlgorithm.METHODS)
+    algorithm: Any = choices.ALGORITHMS.load(name)()
+    if isinstance(algorithm, Algorithm):
+        return algorithm
+    has_methods = all(callable(getattr(algorithm, method, None)) for method in OutsideAlgorithm.METHODS)
     allowed = f"a class with {', '.join(OutsideAlgorithm.METHODS)}"
-    checks.require(fits, "algorithm.name", name, allowed)
-    return OutsideAlgorithm(made)
+    checks.require(has_methods, "algorithm.name", name, allowed)
+    return OutsideAlgorithm(algorithm)
 
 
 def plan_of(config: AgentConfig) -> UpdatePlan:
-    """What the algorithm reads of a resolved config."""
+    """The values of a resolved config that the algorithm reads."""
     reward = config.reward
     assert reward.extrinsic_coefficient is not None
     return UpdatePlan(

@@ -1,4 +1,4 @@
-"""The benchmarks of the agent's training run, and give the fields that they promise."""
+"""The benchmarks of the agent's training: their fields, rates, FLOPs and configs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
@@ -30,11 +31,15 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", ["inference", "learner", pytest.param("train", marks=pytest.mark.extra)])
-def test_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 256)
-    timed = _agents.calls_per_second
-    # No number is looked at that has to be exact, and some times are fixed where options say nothing of them.
-    monkeypatch.setattr(_agents, "calls_per_second", lambda call, seconds: timed(call, min(seconds, 0.05)))
+    calls_per_second = _agents.calls_per_second
+
+    def hurried(call: Any, seconds: float) -> float:
+        """No number here has to be exact, and some times are in no option."""
+        return calls_per_second(call, min(seconds, 0.05))
+
+    monkeypatch.setattr(_agents, "calls_per_second", hurried)
     config = load_config("benchmark", name, {"repeats": 2})
     sizes = {"env": "Recall-v0", "workers": 1, "envs_per_worker": 8, "batch_size": 256, "seconds": 0.05}
     more = {"seconds": 0.5, "warmup_seconds": 0.1, "network": "recall", "beside": "minigrid"}
@@ -49,12 +54,26 @@ def test_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert {"batcher", "inference 0"} < line["threads"].keys()
 
 
-def test_rates_by_a_clock_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = itertools.count(10.0, 2.0), []
+@pytest.fixture
+def clock_of_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock whose readings are two seconds apart."""
+    now = itertools.count(10.0, 2.0)
     monkeypatch.setattr(_agents, "time", SimpleNamespace(perf_counter=lambda: next(now)))
-    assert _agents.calls_per_second(lambda: asked.append(1), 6.0) == 3 / 6
-    assert len(asked) == 4
+
+
+@pytest.mark.usefixtures("clock_of_two_seconds")
+def test_the_first_call_is_not_timed() -> None:
+    calls: list[int] = []
+    assert _agents.calls_per_second(lambda: calls.append(1), 6.0) == 3 / 6
+    assert len(calls) == 4
+
+
+@pytest.mark.usefixtures("clock_of_two_seconds")
+def test_at_least_one_call_is_timed() -> None:
     assert _agents.calls_per_second(lambda: None, 0.0) == 1 / 2
+
+
+def test_a_matrix_product_counts_two_operations_a_term(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 3)
     monkeypatch.setattr(
         _agents, "calls_per_second", lambda call, seconds: call().size * call().itemsize * seconds

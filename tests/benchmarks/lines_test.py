@@ -1,4 +1,4 @@
-"""Whole lines of the benchmarks, by a clock of the test and parts that stand for what is measured."""
+"""The JSON lines of the benchmarks, with a clock of the test and stand-ins for the parts that are measured."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ HERE = "motif_jax.benchmarks"
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its readings are further and further apart, so that no two measurements take the same time."""
+    """A clock whose readings are further and further apart, so that no two measurements take the same time."""
     readings = itertools.accumulate(itertools.count(0.25, 0.25))
     names = ("perf_counter", "process_time", "monotonic")
     time = SimpleNamespace(**dict.fromkeys(names, lambda: next(readings)))
-    for name in "_agents actors annotate learning reward text_play text_train train".split():
+    timed = ("_agents", "actors", "annotate", "learning", "reward", "text_play", "text_train", "train")
+    for name in timed:
         monkeypatch.setattr(f"{HERE}.{name}.time", time)
     peaks = itertools.count(1000.0, 100.0)
     monkeypatch.setattr(_agents, "matrix_product_rate", lambda dtype: next(peaks))
     monkeypatch.setattr(_agents, "network_flops", lambda training: (10.0, 35.0))
     monkeypatch.setattr(benchmarks, "_machine", dict)
-    of_memory = process()
+    stand_in = process()
     for name in ("train", "actors"):
-        monkeypatch.setattr(f"{HERE}.{name}.psutil", SimpleNamespace(Process=lambda *given: of_memory))
+        monkeypatch.setattr(f"{HERE}.{name}.psutil", SimpleNamespace(Process=lambda *pid: stand_in))
 
 
 def process() -> Any:
-    """Of 3 MB and more; it has a child."""
+    """A process of 3 MB, which grows, and with itself as a child."""
     sizes = itertools.count(3_000_000, 300_000)
-    made = SimpleNamespace(memory_full_info=lambda: SimpleNamespace(pss=next(sizes)))
-    made.children = lambda recursive: [made] * recursive
-    return made
+    stand_in = SimpleNamespace(memory_full_info=lambda: SimpleNamespace(pss=next(sizes)))
+    stand_in.children = lambda recursive: [stand_in] * recursive
+    return stand_in
 
 
 Training = dataclasses.make_dataclass("Training", ["options", "seed", "variant", ("serial", bool, True)])
@@ -65,20 +66,29 @@ class Reading(int):
 
 
 class Parts:
-    """Stands for a `System`, its meters, its only source, and a `BatchStream` of it; notes what is asked of them."""
+    """Stands for a `System`, its meters, its only source, and a `BatchStream` of it; notes the calls of them."""
 
-    made: list[Parts]
+    instances: list[Parts]
 
     def __init__(self, config: Any) -> None:
-        self.config, self.read_before, self.asked = config, 0, list[Any]()
-        self.meters = self.learner = self.actors = self.inference = self
-        self.sources, self.inference_threads, self.state = [self], 2, SimpleNamespace(step=0)
-        made = [SimpleNamespace(num_steps=n, num_bytes=3 * n, intrinsic_returns=[]) for n in (60, 61, 62)]
-        batches: Any = itertools.cycle([None, *made])
-        self.get, self.params = lambda: next(batches), dict
-        self.step = lambda batch: self.asked.append(batch.num_steps)
-        self.settle, self.close = (functools.partial(self.asked.append, it) for it in ("settled", "closed"))
-        self.made.append(self)
+        self.config = config
+        self.calls: list[Any] = []  # steps of batches that were learned from, "settled", "closed"
+        self.calls_at_last_read = 0
+        self.meters = self
+        self.learner = self
+        self.actors = self
+        self.inference = self
+        self.sources = [self]
+        self.inference_threads = 2
+        self.state = SimpleNamespace(step=0)
+        self.params = dict
+        batches = [SimpleNamespace(num_steps=n, num_bytes=3 * n, intrinsic_returns=[]) for n in (60, 61, 62)]
+        stream: Any = itertools.cycle([None, *batches])
+        self.get = lambda: next(stream)
+        self.step = lambda batch: self.calls.append(batch.num_steps)
+        self.settle = functools.partial(self.calls.append, "settled")
+        self.close = functools.partial(self.calls.append, "closed")
+        self.instances.append(self)
 
     def __enter__(self) -> Parts:
         return self
@@ -87,16 +97,17 @@ class Parts:
         self.close()
 
     def metrics(self) -> dict[str, float]:
-        return dict.fromkeys(("loss/total", "lag/max", "ratio_min"), len(self.asked))
+        return dict.fromkeys(("loss/total", "lag/max", "ratio_min"), len(self.calls))
 
     def read(self) -> Reading:
-        before = self.read_before
-        self.read_before = len(self.asked)
-        return Reading(self.read_before - before)
+        before = self.calls_at_last_read
+        self.calls_at_last_read = len(self.calls)
+        return Reading(self.calls_at_last_read - before)
 
     def episodes(self) -> list[dict[str, Any]]:
-        played = {"episode": len(self.asked), "return": len(self.asked) / 50, "success": 0.75, "length": 4}
-        return [{"env": env, **played} for env in range(60)]
+        count = len(self.calls)
+        episode = {"episode": count, "return": count / 50, "success": 0.75, "length": 4}
+        return [{"env": env, **episode} for env in range(60)]
 
 
 @pytest.fixture
@@ -107,16 +118,16 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Parts]:
     def metrics(read: int, threads: int) -> dict[str, float]:
         return {"inference/rows_per_call": 10.4 * read, "device_max": 2 / read, "threads": threads}
 
-    monkeypatch.setattr(Parts, "made", [], raising=False)
+    monkeypatch.setattr(Parts, "instances", [], raising=False)
     monkeypatch.setattr(_agents, "training_config", training)
     for name in ("train", "learner", "learning", "inference"):
         monkeypatch.setattr(f"{HERE}.{name}.System", Parts)
         monkeypatch.setattr(f"{HERE}.{name}.BatchStream", lambda system: system, raising=False)
     groups = SimpleNamespace(envs_per_group=5, groups=6)
     monkeypatch.setattr("motif_jax.rl.settings.actors_configs", lambda config, count: [groups] * count)
-    monkeypatch.setattr(f"{HERE}.inference.call_of", lambda system, rows: lambda: system.asked.append(rows))
+    monkeypatch.setattr(f"{HERE}.inference.call_of", lambda system, rows: lambda: system.calls.append(rows))
     monkeypatch.setattr(f"{HERE}.train.system_metrics", metrics)
-    return Parts.made
+    return Parts.instances
 
 
 def line_of(name: str, **options: Any) -> dict[str, Any]:
@@ -133,7 +144,7 @@ def test_the_learners_line_counts_the_flops_of_all_rows(parts: list[Parts]) -> N
     assert line["value"] == pytest.approx(line["updates_per_second"] * 34 * 2 * 35)
     assert line["steps_per_second"] == pytest.approx(line["updates_per_second"] * 66)
     assert line["batch_bytes"] == 180
-    assert parts[0].asked.count(60) == parts[0].asked.count("settled") > 3
+    assert parts[0].calls.count(60) == parts[0].calls.count("settled") > 3
 
 
 def test_inferences_line_is_of_the_largest_of_all_batch_sizes(parts: list[Parts]) -> None:
@@ -141,7 +152,7 @@ def test_inferences_line_is_of_the_largest_of_all_batch_sizes(parts: list[Parts]
     assert list(line["rows_per_second"]) == ["5", "10", "20", "30"]
     assert line["rows"] == 30
     assert line["value"] == pytest.approx(line["rows_per_second"]["30"] * 10)
-    assert parts[0].asked[-1] == "closed"
+    assert parts[0].calls[-1] == "closed"
 
 
 def test_the_trainings_baseline_takes_turns_on_the_device(parts: list[Parts]) -> None:
@@ -155,20 +166,20 @@ def test_the_trainings_baseline_takes_turns_on_the_device(parts: list[Parts]) ->
 
 def test_a_training_beside_another_is_measured_in_turns(parts: list[Parts]) -> None:
     line = line_of("train", beside="quickstart", seconds=9.0)
-    turns = [each.config.options["network"] for each in parts[1:]]
-    assert turns == ["", "quickstart"] * 3
+    networks = [system.config.options["network"] for system in parts[1:]]
+    assert networks == ["", "quickstart"] * 3
     assert line["beside"]["what"] == "the network of quickstart"
     assert line["in_turns"] == pytest.approx(line["beside"]["value"] * line["beside"]["ratio"], rel=0.1)
 
 
 def test_learning_is_measured_with_and_without_processes(parts: list[Parts]) -> None:
     line = line_of("learning")
-    trainings = [(each.config.seed, each.config.serial) for each in parts]
+    trainings = [(system.config.seed, system.config.serial) for system in parts]
     assert trainings == [(7, False), (7, True), (8, False), (8, True), (9, False), (9, True)]
-    assert {each.config.variant for each in parts} == {"recall"}
+    assert {system.config.variant for system in parts} == {"recall"}
     assert line["unit"] == "s"
-    played = [sum(n for n in each.asked if isinstance(n, int)) for each in parts]
-    assert line["steps"] == line["serial_steps"] == played[0]
+    steps = sum(n for n in parts[0].calls if isinstance(n, int))
+    assert line["steps"] == line["serial_steps"] == steps
 
 
 def test_a_goal_that_is_missed_is_an_error(parts: list[Parts], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,62 +187,75 @@ def test_a_goal_that_is_missed_is_an_error(parts: list[Parts], monkeypatch: pyte
     options.env = "MiniGrid-DoorKey-8x8-v0"
     goal = learning.GOALS[options.env]
     monkeypatch.setitem(learning.GOALS, options.env, goal._replace(steps=121))
-    said = r"^after 121 steps: {.*'episode/success': 0.75, .*}, not episode/success of at least 0.8$"
-    with pytest.raises(RuntimeError, match=said):
+    message = r"^after 121 steps: {.*'episode/success': 0.75, .*}, not episode/success of at least 0.8$"
+    with pytest.raises(RuntimeError, match=message):
         learning.learn(options, 3, True)
     assert parts[0].config.options["reward_dir"].endswith(goal.reward)
+
+
+@pytest.mark.usefixtures("parts")
+def test_learning_ends_at_the_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = learning.options()
+    options.env = "MiniGrid-DoorKey-8x8-v0"
+    goal = learning.GOALS[options.env]
     monkeypatch.setitem(learning.GOALS, options.env, goal._replace(level=0.75))
-    assert learning.learn(options, 3, True) == (0.75, 121)
+    seconds, steps = learning.learn(options, 3, True)
+    assert steps == 121
+    assert seconds > 0
 
 
 class Pool:
     """Workers that play one group after the other, two at a time."""
 
-    asked: list[Any]
+    calls: list[Any]
     pids = staticmethod(lambda: [5, 6])
 
     def __init__(self, config: Any, on_finished: Any) -> None:
         self.slots = SimpleNamespace(action=np.full((8, 4, config.envs_per_group), -1))
         self.waiting: list[actors.Ready] = []
-        self.asked.append([config.env, config.seed, config.workers, config.envs_per_group, config.rollout])
 
     def __enter__(self) -> None:
         self.waiting = [actors.Ready(group, group, group % 3) for group in range(4)]
 
     def __exit__(self, *error: object) -> None:
-        self.asked.append("closed")
+        self.calls.append("closed")
 
     def start(self) -> None:
-        self.asked.append("started")
+        self.calls.append("started")
 
     def act(self, ready: list[actors.Ready]) -> None:
-        self.asked.append([(each.group, self.slots.action[each.slot, each.row].tolist()) for each in ready])
+        self.calls.append([entry.group for entry in ready])
         self.waiting += ready
 
     def ready(self, seconds: float) -> list[actors.Ready]:
-        some, self.waiting = self.waiting[:2], self.waiting[2:]
-        return some
+        ready = self.waiting[:2]
+        self.waiting = self.waiting[2:]
+        return ready
 
 
 @pytest.fixture
 def sides(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the actors' benchmark asks of a pool and of bare engines whose turns take a second of each processor."""
+    """The calls of a pool and of bare engines whose turns take a second of each processor.
+
+    A turn of a bare engine is (games, start, stop), one of the pool the list of its groups.
+    """
+    calls: list[Any] = []
 
     def bare(script: Any, seed: int) -> Any:
         def play(start: int, stop: int) -> None:
-            asked.append((script[1], start, stop))
+            calls.append((script[1], start, stop))
 
-        return SimpleNamespace(play=play, close=lambda: asked.append("closed"))
+        return SimpleNamespace(play=play, close=lambda: calls.append("closed"))
 
-    asked: list[Any] = []
-    seconds, processor = itertools.count(1.0), itertools.count(1.0)
-    monkeypatch.setattr(Pool, "asked", asked, raising=False)
+    seconds = itertools.count(1.0)
+    processor = itertools.count(1.0)
+    monkeypatch.setattr(Pool, "calls", calls, raising=False)
     monkeypatch.setattr(actors, "ActorPool", Pool)
     monkeypatch.setattr(actors, "Bare", bare)
     monkeypatch.setattr(actors, "write_script", lambda *arguments: arguments)
     monkeypatch.setattr(actors, "_processor_seconds", lambda pids: next(seconds) * len(pids))
     monkeypatch.setattr(actors.time, "process_time", lambda: next(processor))
-    return asked
+    return calls
 
 
 def test_actors_are_measured_by_steps_of_one_core(sides: list[Any]) -> None:
@@ -244,23 +268,22 @@ def test_actors_are_measured_by_steps_of_one_core(sides: list[Any]) -> None:
 def test_bare_engines_play_the_same_turns_as_the_pool(sides: list[Any]) -> None:
     line_of("actors", workers=2, envs_per_worker=4, steps=5, turn=3)
     turns = [(4, 0, 3), (1, 0, 12), (4, 3, 5), (1, 12, 20)]
-    assert [each for each in sides if isinstance(each, tuple)] == turns * 3
+    assert [call for call in sides if isinstance(call, tuple)] == turns * 3
     # Four groups, two of each worker, play five steps on average.
-    played = [len(each) for each in sides if isinstance(each, list) and each and isinstance(each[0], tuple)]
-    assert sum(played) == 3 * 4 * 5
+    assert sum(len(call) for call in sides if isinstance(call, list)) == 3 * 4 * 5
 
 
 @pytest.mark.parametrize("seed", [2, 4, 5])
 def test_the_bare_engine_plays_the_script_that_the_game_wrote(seed: int) -> None:
-    """Two games each time, in which somebody dies, is asked, and reads long messages."""
+    """In the two games somebody dies, answers questions, and reads long messages."""
     script = write_script("NetHackScore-v1", 2, 800, seed)
     bare = Bare(script, seed)
     bare.play(0, 500)
     bare.play(500, 800)
     for index, engine in enumerate(bare._engines):
-        # The game itself, by the actions of the script.
-        played = NetHackEngine()
-        game = Game("NetHackScore-v1", played, MAX_EPISODE_STEPS, {})
+        # The game by this package's rules, with the actions of the script.
+        engine_of_game = NetHackEngine()
+        game = Game("NetHackScore-v1", engine_of_game, MAX_EPISODE_STEPS, {})
         episode = 0
         game.start(derive(seed, index, episode))
         for action, _, ended in script[index]:
@@ -268,8 +291,8 @@ def test_the_bare_engine_plays_the_script_that_the_game_wrote(seed: int) -> None
             if ended:
                 episode += 1
                 game.start(derive(seed, index, episode))
-        np.testing.assert_array_equal(engine.buffers.glyphs, played.buffers.glyphs)
-        np.testing.assert_array_equal(engine.buffers.blstats, played.buffers.blstats)
+        np.testing.assert_array_equal(engine.buffers.glyphs, engine_of_game.buffers.glyphs)
+        np.testing.assert_array_equal(engine.buffers.blstats, engine_of_game.buffers.blstats)
         game.close()
     bare.close()
 
@@ -281,9 +304,9 @@ def test_games_of_text_are_played_together_and_one_by_one(monkeypatch: pytest.Mo
         lanes.append((actor, len(games), count))
         return games
 
-    monkeypatch.setattr(_text_agents, "make", lambda *arguments: _text_agents.Made(None, {}))  # type: ignore[arg-type]
+    monkeypatch.setattr(_text_agents, "make", lambda *arguments: _text_agents.FreshAgent(None, {}))  # type: ignore[arg-type]
     monkeypatch.setattr(text_play, "play", play)
-    for name in ("AgentTextActor", "_Anew"):
+    for name in ("AgentTextActor", "_RereadingActor"):
         monkeypatch.setattr(text_play, name, lambda *arguments, name=name: name)
     readings = itertools.count(1.0)
     monkeypatch.setattr(text_play.time, "perf_counter", lambda: next(readings))
@@ -291,17 +314,20 @@ def test_games_of_text_are_played_together_and_one_by_one(monkeypatch: pytest.Mo
     assert (line["value"], line["baseline"]["value"]) == (9, 4)
     assert lanes == [
         ("AgentTextActor", 9, 9),
-        ("_Anew", 1, 1),
-        *[("AgentTextActor", 9, 9), ("_Anew", 4, 1)] * 3,
+        ("_RereadingActor", 1, 1),
+        *[("AgentTextActor", 9, 9), ("_RereadingActor", 4, 1)] * 3,
     ]
 
 
 def test_generation_says_how_many_tokens_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = np.arange(12).reshape(3, 4)
-    monkeypatch.setattr(_text_agents, "make", lambda *arguments: _text_agents.Made(None, {}))  # type: ignore[arg-type]
-    monkeypatch.setattr(f"{HERE}.text_generation._ours", lambda made, how, prompts: tokens)
-    others = lambda params, prompts: np.maximum(tokens, 2)  # noqa: E731
-    monkeypatch.setattr(f"{HERE}.text_generation._plain", lambda made, how: others)
+    monkeypatch.setattr(_text_agents, "make", lambda *arguments: _text_agents.FreshAgent(None, {}))  # type: ignore[arg-type]
+
+    def plain(agent: Any, decoding: Any) -> Any:
+        return lambda params, prompts: np.maximum(tokens, 2)
+
+    monkeypatch.setattr(f"{HERE}.text_generation._ours", lambda agent, decoding, prompts: tokens)
+    monkeypatch.setattr(f"{HERE}.text_generation._plain", plain)
     line = line_of("text_generation", vocabulary=9, prompt_tokens=5, new_tokens=4, batch_size=3)
     assert line["tokens_equal"] == pytest.approx(10 / 12)
 
@@ -323,13 +349,13 @@ def test_annotation_needs_vllm_and_a_model(
 
 def test_annotation_is_compared_with_the_bare_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_dataset(tmp_path, pairs=200, messages=9)
-    asked: list[Any] = []
-    engine = SimpleNamespace(reset_prefix_cache=lambda: asked.append("reset"))
+    calls: list[Any] = []
+    engine = SimpleNamespace(reset_prefix_cache=lambda: calls.append("reset"))
     session = SimpleNamespace(start=lambda: None, annotator=SimpleNamespace(engine=engine))
 
     def measured(side: str, seconds: float, labels: int) -> Any:
         def ask(_: Any, questions: Any) -> Any:
-            asked.append((side, len(questions)))
+            calls.append((side, len(questions)))
             return seconds, np.arange(len(questions)) % labels
 
         return ask
@@ -340,7 +366,7 @@ def test_annotation_is_compared_with_the_bare_engine(tmp_path: Path, monkeypatch
     monkeypatch.setattr(annotate, "_stage_seconds", measured("stage", 3.0, 4))
     monkeypatch.setattr(annotate, "_bare_seconds", measured("bare", 6.0, 2))
     line = line_of("annotate", dataset_dir=str(tmp_path), model="m", questions=12)
-    assert asked == [("stage", 12), *["reset", ("stage", 12), "reset", ("bare", 12)] * 3]
+    assert calls == [("stage", 12), *["reset", ("stage", 12), "reset", ("bare", 12)] * 3]
     assert (line["value"], line["baseline"]["value"], line["ratio"]) == (4, 2, 2)
     # Labels 0, 1, 2, 3 against 0, 1, 0, 1.
     assert line["labels_equal_to_bare"] == 0.5
@@ -364,11 +390,11 @@ REAL: dict[str, dict[str, Any]] = {
 class Uncompiled(DataParallel):
     """Programs that need 2, 3 and 5 MB, of which 1 MB is shared, and take 4 s to compile."""
 
-    def wrap(self, *given: Any, **named: Any) -> Any:
+    def wrap(self, *arguments: Any, **options: Any) -> Any:
         sizes = zip(("argument", "output", "temp", "alias"), (2e6, 3e6, 5e6, 1e6), strict=True)
         memory = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes})
         compiled = SimpleNamespace(memory_analysis=lambda: memory)
-        return SimpleNamespace(lower=lambda *given: SimpleNamespace(compile=lambda: compiled))
+        return SimpleNamespace(lower=lambda *shapes: SimpleNamespace(compile=lambda: compiled))
 
 
 @pytest.mark.slow
@@ -378,7 +404,7 @@ def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
     monkeypatch.setattr(_language, "threads", lambda: 6)
     line = line_of(name, **REAL[name])
-    # Of bfloat16 another machine rounds otherwise.
+    # Another machine may round bfloat16 otherwise.
     assert line.pop("scores_apart", 0) < (0.1 if name == "score_gpu" else 1e-5)
     assert line.pop("gradients_apart", line.pop("changes_apart", 0)) < 1e-2
     assert line["value"] > 0

@@ -1,4 +1,4 @@
-"""Options that no benchmark can measure with are told before any work, and its line is JSON that every reader takes."""
+"""Options that no benchmark can measure with are refused before any work; the printed line is strict JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, v
         benchmark.check(load_config("benchmark", name, {f"options.{key}": value}), None)
 
 
-def test_a_line_has_medians_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_has_medians_and_the_machine() -> None:
     config = load_config("benchmark", "generate", {"options.seconds": 4.0})
     line = benchmarks.result(config, "m/s", [3.0, 9.0, 5.0], "a snail", [1.0, 2.0, 4.0], name="Ada")
     models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -55,17 +55,23 @@ def test_a_line_has_medians_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> 
         "settings": config.options.to_dict(),
         "name": "Ada",
     }
+
+
+def test_a_machine_without_cpuinfo_and_jax_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks, "Path", lambda name: Path("/nowhere"))
     monkeypatch.setattr(benchmarks.platform, "processor", lambda: "")
     monkeypatch.delitem(sys.modules, "jax")
-    assert benchmarks._machine() == {"cores": machine["cores"], "processor": platform.machine()}
+    cores = len(os.sched_getaffinity(0))
+    assert benchmarks._machine() == {"cores": cores, "processor": platform.machine()}
 
 
 def no_constants(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
 
 
-def test_null_is_for_no_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_that_are_not_finite_are_printed_as_null(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     same, parts = {"value": 1.5, "name": "Infinity"}, {"link": math.inf, "rates": [2, math.nan]}
     monkeypatch.setattr(train, "run", lambda config: same | {"parts": parts, "sweep": (1.0, -math.inf)})
     benchmark.run(load_config("benchmark", "train"), None)

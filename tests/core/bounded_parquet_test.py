@@ -41,12 +41,12 @@ def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monke
     kinds = {"string": 8, "int64": 8, "float32": 4, "int32": 4, "int16": 2, "uint8": 1, "bool_": 1}
     for kind, size in kinds.items():
         pq.write_table(pa.table({"text": pa.nulls(1 << 20, getattr(pa, kind)())}), path)
-        told = rf"^{path}: group 0 of its rows takes {size} MiB of memory, 0 MiB are left$"
-        with pytest.raises(UserError, match=told):
+        line = rf"^{path}: group 0 of its rows takes {size} MiB of memory, 0 MiB are left$"
+        with pytest.raises(UserError, match=line):
             next(bounded_parquet.batches(path, ["text"]))
 
 
-def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch) -> None:
+def test_memory_of_a_table_is_estimated_by_column_types(tmp_path: Path, monkeypatch) -> None:
     """Twice, of what was read so far with every text."""
     rows = {
         "said": ["one", "three", "one", None],
@@ -58,7 +58,7 @@ def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch)
     pq.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=3)
     taken: list[tuple[str, int]] = []
     monkeypatch.setattr(capacity, "available_memory", lambda: 5)
-    monkeypatch.setattr(capacity, "require", lambda what, size, free: taken.append((what, size)))
+    monkeypatch.setattr(capacity, "require", lambda purpose, size, free: taken.append((purpose, size)))
     sizes = {
         "said": (70, 86),
         "pairs": (86, 122),
@@ -69,11 +69,11 @@ def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch)
     }
     for names, held in ((kinds.split(), held) for kinds, held in sizes.items()):
         taken.clear()
-        found = bounded_parquet.read(tmp_path / "a.parquet", names)
-        assert found.equals(pa.table(rows).select(names)), "in the order that was asked for"
-        assert tuple(size for what, size in taken if what.endswith("what it holds")) == held
-    for most, lengths in ((35, [3, 1]), (34, [1, 2, 1])):
-        monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", most)
+        table = bounded_parquet.read(tmp_path / "a.parquet", names)
+        assert table.equals(pa.table(rows).select(names)), "in the order that was asked for"
+        assert tuple(size for purpose, size in taken if purpose.endswith("what it holds")) == held
+    for piece_bytes, lengths in ((35, [3, 1]), (34, [1, 2, 1])):
+        monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", piece_bytes)
         parts = bounded_parquet.batches(tmp_path / "a.parquet", ["said"])
         assert [part.num_rows for part in parts] == lengths
     monkeypatch.undo()

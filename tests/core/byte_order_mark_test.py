@@ -25,7 +25,7 @@ def marked(tmp_path, name, text):
 
 def test_prompts(tmp_path):
     path = marked(tmp_path, "prompts.txt", "The door is.\nThe key is.\n")
-    assert [each["prompt"] for each in text_files.read_questions(path, "prompts")] == [
+    assert [question["prompt"] for question in text_files.read_questions(path, "prompts")] == [
         "The door is.",
         "The key is.",
     ]

@@ -14,8 +14,8 @@ def test_the_memory_of_workers_and_their_games_is_counted(monkeypatch):
     for needed, (workers, games) in {128: (4, 1), 216: (2, 20)}.items():
         with pytest.raises(UserError) as error:
             capacity.require_workers("n.workers", workers, games)
-        told = f"config.n.workers={workers}: these processes need about {needed} MiB of memory, 96 MiB are left: choose fewer"
-        assert str(error.value) == told
+        line = f"config.n.workers={workers}: these processes need about {needed} MiB of memory, 96 MiB are left: choose fewer"
+        assert str(error.value) == line
     for free in (None, 5 << 20):
         capacity.require("it", 5 << 20, free)
     with pytest.raises(UserError, match=r"^it takes 5 MiB of memory, 4 MiB are left$"):
@@ -52,7 +52,7 @@ def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "memory"),
+    ("limits", "memory"),
     [
         ("9:memory:/elsewhere\n0::/slurm/job_7/step_0\n", 3_000),
         ("0::/slurm/job_7/step_0/gone\n", 3_000),
@@ -61,13 +61,13 @@ def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
         (None, 9_000),
     ],
 )
-def test_the_smallest_limit_of_the_own_group_and_those_above_it_counts(tmp_path, own, memory):
+def test_the_smallest_limit_of_a_cgroup_and_its_parents_counts(tmp_path, limits, memory):
     """Slurm and systemd give it to a job's group, below one that has none."""
     groups = {"": ("10000", 1000), "slurm": ("max", 900), "slurm/job_7": ("3900", 900), "slurm/job_7/step_0": ("8000", 500)}  # fmt: skip
     files = {"proc/meminfo": "MemAvailable:    7000 kB\n"}
     for group, (ceiling, used) in groups.items():
         files[f"sys/fs/cgroup/{group}/memory.max"] = f"{ceiling}\n"
         files[f"sys/fs/cgroup/{group}/memory.current"] = f"{used}\n"
-    if own is not None:
-        files["proc/self/cgroup"] = own
+    if limits is not None:
+        files["proc/self/cgroup"] = limits
     assert capacity.available_memory(made_up_system(tmp_path, files)) == memory

@@ -39,10 +39,10 @@ def test_round_trip_and_filter(tmp_path):
 def test_torn_at_every_byte(tmp_path):
     path = tmp_path / "a.jsonl"
     write(path, KEYS[:3])
-    whole = path.read_bytes()
-    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
-    for cut in range(len(whole) + 1):
-        path.write_bytes(whole[:cut])
+    content = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(content) if byte == ord("\n")]
+    for cut in range(len(content) + 1):
+        path.write_bytes(content[:cut])
         # A line that lacks nothing but its end is whole.
         sound = sum(end - 1 <= cut for end in ends)
         assert [value["label"] for _, value in read_lines(path)] == list(range(sound))
@@ -71,8 +71,8 @@ def test_one_writer_a_file(tmp_path):
 def test_full_disk_is_one_line_and_keeps_what_was_written(tmp_path):
     with LineWriter(tmp_path / "b") as writer:
         writer.append([(KEYS[0], {"label": 0})])
-    told = f"^{tmp_path}/b cannot be written: No space left on device; everything answered before is kept$"
-    refused = pytest.raises(UserError, match=told)
+    line = f"^{tmp_path}/b cannot be written: No space left on device; everything answered before is kept$"
+    refused = pytest.raises(UserError, match=line)
     with open("/dev/full", "wb") as full, LineWriter(tmp_path / "b") as writer, refused:
         os.dup2(full.fileno(), writer._descriptor)
         writer.append([(KEYS[1], {"label": 1})])

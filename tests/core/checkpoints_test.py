@@ -39,10 +39,10 @@ def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:
     with Checkpoints(tmp_path / "c", keep=2, keep_best="return") as checkpoints:
         assert (checkpoints.steps(), checkpoints.latest(), checkpoints.best()) == ([1, 3, 4], 4, 1)
         assert checkpoints.metrics(1) == {"return": 10.0}
-        found = checkpoints.restore(3, {"params": jax.eval_shape(lambda: PARAMS), "counters": JSON})
-        assert found["counters"] == {"steps": 3, "note": None}
-        np.testing.assert_array_equal(found["params"]["dense"]["kernel"], 3 * np.arange(6.0).reshape(2, 3))
-        assert found["params"]["bias"].dtype == jnp.bfloat16
+        loaded = checkpoints.restore(3, {"params": jax.eval_shape(lambda: PARAMS), "counters": JSON})
+        assert loaded["counters"] == {"steps": 3, "note": None}
+        np.testing.assert_array_equal(loaded["params"]["dense"]["kernel"], 3 * np.arange(6.0).reshape(2, 3))
+        assert loaded["params"]["bias"].dtype == jnp.bfloat16
         restored = checkpoints.restore(None, {"optimizer": optimizer})["optimizer"]
         assert jax.tree.structure(restored) == jax.tree.structure(optimizer)
 
@@ -56,19 +56,19 @@ def test_a_large_state_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert not list((tmp_path / "c/1").rglob("*ocdbt*"))
         checkpoints.save(2, {"params": PARAMS, "counters": {"steps": 2}})
     with Checkpoints(tmp_path / "c", read_only=True) as checkpoints:
-        found = checkpoints.restore(None, {"params": PARAMS, "counters": JSON})
-    assert found["counters"] == {"steps": 2}
-    jax.tree.map(np.testing.assert_array_equal, found["params"], PARAMS)
+        restored = checkpoints.restore(None, {"params": PARAMS, "counters": JSON})
+    assert restored["counters"] == {"steps": 2}
+    jax.tree.map(np.testing.assert_array_equal, restored["params"], PARAMS)
 
 
-def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_fit_is_named(tmp_path: Path) -> None:
     with Checkpoints(tmp_path / "c") as checkpoints:
         checkpoints.save(7, {"params": PARAMS}, asynchronous=False)
         other = {"dense": {"kernel": jnp.zeros((2, 4))}, "bias": PARAMS["bias"]}
         renamed = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jnp.ones((), jnp.int8)}
         kernel = "float32[2, 3]"
         absent = f"a/kernel: absent saved, {kernel} wanted; b: absent saved, bfloat16[3] wanted; bias: bfloat16[3] saved, absent wanted"
-        for step, wanted, said in (
+        for step, wanted, line in (
             (
                 7,
                 {"params": other},
@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         ):
             with pytest.raises(UserError) as error:
                 checkpoints.restore(step, wanted)
-            assert str(error.value) == f"{tmp_path}/c{said}"
+            assert str(error.value) == f"{tmp_path}/c{line}"
         assert (checkpoints.items(7), checkpoints.metrics(7), checkpoints.best()) == (["params"], {}, None)
         checkpoints.save(8, {"params": PARAMS}, {"return": 2})
         checkpoints.wait()
@@ -132,27 +132,31 @@ def two_steps(folder: Path) -> Path:
     return folder
 
 
-def test_damage_to_any_file_is_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_to_any_file_of_a_checkpoint_is_detected(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = two_steps(tmp_path / "c")
     files = [path for path in (folder / "2").rglob("*") if path.is_file()]
     assert len(files) > 15
     for path in files:
-        whole = path.read_bytes()
+        content = path.read_bytes()
         for harm in (flip, lambda path: path.write_bytes(path.read_bytes()[:-2]), Path.unlink):
             harm(path)
             with Checkpoints(folder, keep_best="return", read_only=True) as reader:
                 assert (reader.latest(), reader.best()) == (1, 1), (path, harm)
                 with pytest.raises(UserError, match=r"c/2 is damaged .*choose another"):
                     reader.restore(2, {"counters": JSON})
-            path.write_bytes(whole)
-        said = capfd.readouterr().err
-        assert path.relative_to(folder / "2").as_posix() in said
+            path.write_bytes(content)
+        printed = capfd.readouterr().err
+        assert path.relative_to(folder / "2").as_posix() in printed
     with Checkpoints(folder, keep_best="return", read_only=True) as reader:
         assert (reader.latest(), reader.best()) == (2, 2)
         assert reader.restore(None, {"counters": JSON}) == {"counters": {"steps": 2}}
 
 
-def test_what_is_damaged_is_told_and_saved_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_checkpoint_is_named_and_saved_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = two_steps(tmp_path / "c")
     flip(max((folder / "2").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0))
     capfd.readouterr()
@@ -163,8 +167,8 @@ def test_what_is_damaged_is_told_and_saved_anew(tmp_path: Path, capfd: pytest.Ca
         checkpoints.save(2, {"params": {"a": np.ones(2)}}, asynchronous=False)
         assert checkpoints.latest() == 2
         assert checkpoints.restore(2, {"params": {"a": np.zeros(2)}})["params"]["a"].sum() == 2
-    (said,) = capfd.readouterr().err.splitlines()
-    assert f"{folder}/2 is damaged" in said
+    (printed,) = capfd.readouterr().err.splitlines()
+    assert f"{folder}/2 is damaged" in printed
     assert os.listdir(folder) == ["2"]
 
 
@@ -187,8 +191,8 @@ def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     for step in (1, 2):
         (folder / str(step) / "params" / "_METADATA").unlink()
     with Checkpoints(folder) as checkpoints:
-        told = r"no intact checkpoint of \[1, 2\]: restore one from a copy, or remove the folder and train again$"
-        with pytest.raises(UserError, match=f"^{folder} has {told}"):
+        line = r"no intact checkpoint of \[1, 2\]: restore one from a copy, or remove the folder and train again$"
+        with pytest.raises(UserError, match=f"^{folder} has {line}"):
             checkpoints.latest()
         assert checkpoints.latest(all_damaged_is_none=True) is None
 
@@ -202,8 +206,8 @@ def test_a_kill_before_the_digests_leaves_none(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patched:
         patched.setattr(digests, "seal", killed)
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
-        told = r"No space left on device \(1\.2 MB are free there\); earlier ones are intact: remove the cause, then the same command"
-        with pytest.raises(UserError, match=rf"^{folder}: checkpoint 3 could not be saved: {told} resumes$"):
+        line = r"No space left on device \(1\.2 MB are free there\); earlier ones are intact: remove the cause, then the same command"
+        with pytest.raises(UserError, match=rf"^{folder}: checkpoint 3 could not be saved: {line} resumes$"):
             checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
         assert (folder / ".saving" / "3").is_dir()
         shutil.copytree(folder / ".saving", tmp_path / "killed")
@@ -257,7 +261,7 @@ with Checkpoints(sys.argv[1], keep=3) as checkpoints:
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_leaves_intact_checkpoints(tmp_path: Path) -> None:
     folder, newest = tmp_path / "c", 0
     for round_number in range(3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(folder)]) as writer:
@@ -279,7 +283,7 @@ def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
                 assert (values["params"]["a"] == step).all()
 
 
-def test_checkpoints_by_the_clock_do_not_push_out_those_of_every_so_many_steps(tmp_path: Path) -> None:
+def test_checkpoints_by_the_clock_do_not_replace_those_by_steps(tmp_path: Path) -> None:
     with Checkpoints(tmp_path / "c", keep=2, milestone_steps=100) as checkpoints:
         for step in (40, 103, 130, 170, 205, 220, 260, 290, 310, 330, 350, 370):
             checkpoints.save(step, {"counters": {"steps": step}})

@@ -29,7 +29,7 @@ def test_colliding_hashes_do_not_matter(monkeypatch):
     assert ids.tolist() == [0, 1, 2, 0, 1]
 
 
-def test_hashes_differ_also_in_the_highest_bits_and_stay_as_they_are_stored():
+def test_hashes_use_all_bits_and_equal_those_that_are_stored():
     rows = np.eye(256, dtype=np.uint8) * 128
     pairs = np.concatenate([rows | np.roll(rows, shift, axis=0) for shift in range(128)])
     assert len(np.unique(distinct.hash_rows(pairs))) == 256 * 128
@@ -41,4 +41,4 @@ def test_hashes_differ_also_in_the_highest_bits_and_stay_as_they_are_stored():
 
 def test_used_length():
     rows = [[0, 0, 0]], [[1, 0, 0], [0, 0, 5]], [[0, 7, 0]]
-    assert [distinct.used_length(np.array(each, np.uint8)) for each in rows] == [0, 3, 2]
+    assert [distinct.used_length(np.array(row, np.uint8)) for row in rows] == [0, 3, 2]

@@ -26,18 +26,18 @@ def test_a_class_of_any_module_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "line"),
     [
         ("no_such_module:Class", ""), ("motif_jax.core.errors:Nothing", ""), (":Class", ""), ("json:", ""),
         ("unfinished_module:Policy", ".*line 2"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_or_no_python_is_one_line_with_its_key(
-    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_or_broken_class_is_refused_with_its_key(
+    name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "unfinished_module.py").write_text("class Policy:\n    def (\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match=rf"config\.policy={name}{said}"):
+    with pytest.raises(UserError, match=rf"config\.policy={name}{line}"):
         entry_points.load("policy", name)
 
 

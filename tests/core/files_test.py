@@ -34,7 +34,7 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_an_intact_file(tmp_path: Path) -> None:
     path, before = tmp_path / "file", None
 
     def written() -> bool:
@@ -118,7 +118,7 @@ def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path: Path, monkey
         (tmp_path / "new/held").unlink()
 
 
-def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -133,7 +133,7 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
         locks.lock(file, tmp_path / "b", wait=True)
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere/run")):
         with pytest.raises(UserError, match=f"{folder} cannot be made or written to: "):
@@ -152,10 +152,10 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> Non
         (b'{"other": 1}', "it has no step, at"),
     ],
 )
-def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes, why: str) -> None:
+def test_damaged_json_is_refused_with_the_remedy(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "plan.json"
-    told = rf"^{path} cannot be read \(No such file or directory\): make it again$"
-    with pytest.raises(UserError, match=told):
+    line = rf"^{path} cannot be read \(No such file or directory\): make it again$"
+    with pytest.raises(UserError, match=line):
         files.read_json(path, "make it again")
     path.write_bytes(content)
     with pytest.raises(UserError, match=rf"^{path} is damaged \({why}\): make it again$"):
@@ -165,7 +165,7 @@ def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes, wh
 
 
 @pytest.mark.parametrize("line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": true}', b"[3]", b"\xff"], ids=repr)
-def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: bytes) -> None:
+def test_a_damaged_line_is_named_and_a_torn_end_ignored(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     assert not list(files.read_json_lines(path))
     path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
@@ -191,38 +191,40 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path, monkeypat
     path = tmp_path / "a"
     path.write_text("old")
     command = [sys.executable, "-c", LIMITED, str(path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"{path} cannot be written: File too large; what was saved before is kept: make")
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.startswith(
+        f"{path} cannot be written: File too large; what was saved before is kept: make"
+    )
     assert (os.listdir(tmp_path), path.read_text()) == (["a"], "old")
     behind = RuntimeError("a thread failed")
     behind.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     behind.__context__ = behind
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
-    kept = "what was saved before is kept: make room, and the same command continues"
-    told = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {kept}"
-    assert files.system_error(behind, tmp_path / "new") == told
+    remedy = "what was saved before is kept: make room, and the same command continues"
+    line = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {remedy}"
+    assert files.system_error(behind, tmp_path / "new") == line
     assert files.system_error(ValueError("x"), tmp_path) is files.full_disk(None) is None
     assert files.system_error(PermissionError(errno.EACCES, "no"), tmp_path) is None
     named = files.system_error(PermissionError(errno.EACCES, "no", "a/b"), tmp_path)
     assert named == "a/b cannot be used: no"
     too_long = OSError(errno.ENAMETOOLONG, "File name too long")
-    told = "a path is longer than this system allows: [Errno 36] File name too long"
-    assert files.system_error(too_long, tmp_path) == told
-    given = {"a": (1.0, [float("nan")], float("inf")), "b": "x"}
-    assert files.finite(given) == {"a": [1.0, [None], None], "b": "x"}
+    line = "a path is longer than this system allows: [Errno 36] File name too long"
+    assert files.system_error(too_long, tmp_path) == line
+    content = {"a": (1.0, [float("nan")], float("inf")), "b": "x"}
+    assert files.finite(content) == {"a": [1.0, [None], None], "b": "x"}
     files.require_whole_characters("\U0001f600", "it")
     with pytest.raises(UserError, match=r"^it: half of a character stands in its texts \(surrogates"):
         files.require_whole_characters("a\ud83d", "it")
 
 
 def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
-    made = files.new_array(tmp_path / "a.npy", np.int16, (3, 5))
-    made[1] = 7
-    made.flush()
+    array = files.new_array(tmp_path / "a.npy", np.int16, (3, 5))
+    array[1] = 7
+    array.flush()
     for mapped in (False, True):
-        found = files.load_array(tmp_path / "a.npy", mapped)
-        assert found.tolist() == [[0] * 5, [7] * 5, [0] * 5]
-        assert (found.dtype, isinstance(found, np.memmap)) == (np.int16, mapped)
+        loaded = files.load_array(tmp_path / "a.npy", mapped)
+        assert loaded.tolist() == [[0] * 5, [7] * 5, [0] * 5]
+        assert (loaded.dtype, isinstance(loaded, np.memmap)) == (np.int16, mapped)
     asked: list[tuple[int, int]] = []
 
     def full(_: int, *asked_for: int) -> None:
@@ -256,12 +258,12 @@ def test_nothing_is_written_into_what_is_no_file(writer: str, kind: str, tmp_pat
     assert [file.read_text() for file in tmp_path.glob("victim")] == ["kept"] * (kind == "link")
 
 
-def test_what_holds_no_array_is_told_by_its_reason(tmp_path: Path) -> None:
+def test_a_file_without_an_array_is_refused_with_its_reason(tmp_path: Path) -> None:
     with open(tmp_path / "many.npy", "wb") as file:
         np.savez(file, np.arange(2))
     (tmp_path / "none.npy").write_bytes(b"x" * 9)
-    for name, said in {".": "not a regular", "many.npy": "an archive of", "none.npy": "pickle"}.items():
-        with pytest.raises(ValueError, match=said):
+    for name, reason in {".": "not a regular", "many.npy": "an archive of", "none.npy": "pickle"}.items():
+        with pytest.raises(ValueError, match=reason):
             files.load_array(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         files.load_array(tmp_path / "absent.npy")
@@ -269,7 +271,7 @@ def test_what_holds_no_array_is_told_by_its_reason(tmp_path: Path) -> None:
         files.read_json(tmp_path, "make it again")
 
 
-def test_a_damaged_line_keeps_a_file_of_lines_from_being_written(tmp_path: Path) -> None:
+def test_a_damaged_line_prevents_writing_a_file_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"1\n\xff\n3\n")
     with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 2 \(UnicodeDecodeError: .*take out"):

@@ -53,20 +53,20 @@ def crafted(good: Path, folder: Path, change: Callable[[Path], object]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [(huge, "params takes 381,470 MiB of memory"), (nested, "cannot be read")]
+    ("change", "line"), [(huge, "params takes 381,470 MiB of memory"), (nested, "cannot be read")]
 )
-def test_a_crafted_checkpoint_is_one_line(good: Path, tmp_path: Path, change, said: str) -> None:
+def test_a_crafted_checkpoint_is_one_line(good: Path, tmp_path: Path, change, line: str) -> None:
     folder = crafted(good, tmp_path / "run", change)
-    with Checkpoints(folder, read_only=True) as checkpoints, pytest.raises(UserError, match=said) as error:
+    with Checkpoints(folder, read_only=True) as checkpoints, pytest.raises(UserError, match=line) as error:
         checkpoints.restore(None, {"params": ANY, "progress": JSON})
     assert len(str(error.value).splitlines()[0]) == len(str(error.value)) < 600
 
 
-def test_what_a_checkpoint_names_is_not_imported(good: Path, tmp_path: Path, monkeypatch) -> None:
+def test_modules_that_a_checkpoint_names_are_not_imported(good: Path, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "evil.py").write_text("class Handler: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     folder = crafted(good, tmp_path / "run", importing)
     with Checkpoints(folder, read_only=True) as checkpoints:
-        found = checkpoints.restore(None, {"params": PARAMS, "progress": JSON})
-    np.testing.assert_array_equal(found["params"]["a"], PARAMS["a"])
+        restored = checkpoints.restore(None, {"params": PARAMS, "progress": JSON})
+    np.testing.assert_array_equal(restored["params"]["a"], PARAMS["a"])
     assert "evil" not in sys.modules

@@ -49,8 +49,8 @@ def test_it_ends_at_once_and_without_a_word(tmp_path: Path, number: signal.Signa
             waiting.getresponse()
         assert idle.sock is not None
         assert idle.sock.recv(1) == b"", "the line is closed"
-        said = program.text().splitlines()[1:]
-    assert said == ["asked for /a", "asked for /b", "asked for /c"]
+        printed = program.text().splitlines()[1:]
+    assert printed == ["asked for /a", "asked for /b", "asked for /c"]
 
 
 def refusal(host: str, port: int) -> str:
@@ -61,10 +61,10 @@ def refusal(host: str, port: int) -> str:
     return str(caught.value)
 
 
-def test_what_is_no_address_here_is_told() -> None:
+def test_an_address_of_another_machine_is_refused() -> None:
     for host in ("nowhere.invalid", "192.0.2.1", "a" * 64):
-        told = f"config.host='{host}', config.port=0: must be an address of this machine"
-        assert refusal(host, 0).startswith(told)
+        line = f"config.host='{host}', config.port=0: must be an address of this machine"
+        assert refusal(host, 0).startswith(line)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0"])
@@ -74,12 +74,12 @@ def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
     assert "set config.key_variable" in refusal(host, 0)
 
 
-def serve(visit: Callable[[int], Awaitable[object]], **given: object) -> object:
+def serve(visit: Callable[[int], Awaitable[object]], **options: object) -> object:
     """Serves what repeats a path for as long as `visit(port)` takes, and returns what that returns."""
 
     async def main() -> object:
         port = asyncio.get_running_loop().create_future()
-        arguments = {"host": "127.0.0.1", "port": 0, "latency_seconds": 0.0, **given}
+        arguments = {"host": "127.0.0.1", "port": 0, "latency_seconds": 0.0, **options}
         task = asyncio.create_task(
             http_server.serve(lambda _, path, __: (200, path), listening=port.set_result, **arguments)
         )
@@ -110,7 +110,7 @@ def post(header: bytes, body: bytes = b"{}") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("sent", "status", "given"),
+    ("sent", "status", "options"),
     [
         (post(b""), 401, {"key": "key"}),
         (post(b"Authorization: Bearer ke\r\n"), 401, {"key": "key"}),
@@ -121,7 +121,7 @@ def post(header: bytes, body: bytes = b"{}") -> bytes:
     ],
     ids=["no key", "another key", "key", "open to all", "long", "other protocol"],
 )
-def test_who_is_answered(sent: bytes, status: int, given: dict[str, object]) -> None:
-    reply = serve(lambda port: ask(port, sent), **given)
+def test_who_is_answered(sent: bytes, status: int, options: dict[str, object]) -> None:
+    reply = serve(lambda port: ask(port, sent), **options)
     assert reply.split()[1] == b"%d" % status
     assert reply.endswith(b'"/x"') == (status == 200)

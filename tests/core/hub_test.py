@@ -45,18 +45,18 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        found = re.fullmatch(r"/(?:api/models/)?(\w+/\w+)/(revision|tree|resolve)/(\w+)(?:/(.*))?", path)
-        if found is None or found.group(1) not in self.repositories:
+        match = re.fullmatch(r"/(?:api/models/)?(\w+/\w+)/(revision|tree|resolve)/(\w+)(?:/(.*))?", path)
+        if match is None or match.group(1) not in self.repositories:
             return self._answer({}, 404, X_Error_Code="RepoNotFound")
-        name, what, revision, file = found.groups()
+        name, request, revision, file = match.groups()
         commits = self.repositories[name]
         number = len(commits) - 1 if revision == "main" else int(revision, 16) if len(revision) == 40 else -1
         if number < 0:
             return self._answer({}, 404, X_Error_Code="RevisionNotFound")
         sha, files = f"{number:040x}", commits[number]
-        if what == "revision":
+        if request == "revision":
             return self._answer({"id": name, "sha": sha, "siblings": []})
-        if what == "tree":
+        if request == "tree":
             rows = [(file, data, hashlib.sha1(data).hexdigest()) for file, data in files.items()]
             return self._answer([{"type": "file", "path": f, "size": len(d), "oid": o} for f, d, o in rows])
         self.fetched.append(file)
@@ -69,10 +69,10 @@ class Hub(BaseHTTPRequestHandler):
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     handler = type("OneHub", (Hub,), {"repositories": {}, "fetched": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    place = f"http://127.0.0.1:{server.server_port}"  # as HF_ENDPOINT gives it to a program that starts
-    monkeypatch.setenv("HF_ENDPOINT", place)
-    monkeypatch.setattr(constants, "ENDPOINT", place)
-    files = place + "/{repo_id}/resolve/{revision}/{filename}"
+    address = f"http://127.0.0.1:{server.server_port}"  # as HF_ENDPOINT gives it to a program that starts
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    files = address + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     Thread(target=server.serve_forever, daemon=True).start()
@@ -133,7 +133,7 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
         ("hf://me/reward/../../up", "must be hf://OWNER/NAME"),
     ],
 )
-def test_what_a_hub_does_not_have(served: type[Hub], place: str, words: str) -> None:
+def test_a_repository_that_a_hub_lacks_is_refused(served: type[Hub], place: str, words: str) -> None:
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
     with pytest.raises(UserError, match=re.escape(words)) as raised:
         hub.local(place, "reward.dir")
@@ -143,9 +143,9 @@ def test_what_a_hub_does_not_have(served: type[Hub], place: str, words: str) -> 
 
 def test_without_a_network_or_the_library(served: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
-    there = hub.local("hf://me/reward")
+    path = hub.local("hf://me/reward")
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
-    assert hub.local("hf://me/reward") == there
+    assert hub.local("hf://me/reward") == path
     with pytest.raises(UserError, match="the hub cannot be reached, and there is no copy of it here"):
         hub.local("hf://me/other")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

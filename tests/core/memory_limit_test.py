@@ -27,16 +27,16 @@ def _refused(cause: BaseException) -> BaseException:
         return error
 
 
-def test_what_was_refused_is_found_behind_other_errors() -> None:
+def test_a_refused_allocation_is_recognised_behind_other_errors() -> None:
     unmapped = "failed to map segment from shared object"
-    for error, what in (
+    for error, line in (
         (MemoryError("Unable to allocate 3 GiB"), "Unable to allocate 3 GiB"),
         (MemoryError(), "an allocation failed"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out\n of  memory"), "RESOURCE_EXHAUSTED: Out of memory"),
         (ImportError(f"lib.so: {unmapped}"), f"lib.so: {unmapped}"),
     ):
-        assert [memory_limit.ran_out(raised) for raised in (error, _refused(error))] == [what, what]
+        assert [memory_limit.ran_out(raised) for raised in (error, _refused(error))] == [line, line]
 
 
 def test_other_errors_are_none_of_it() -> None:
@@ -60,11 +60,11 @@ def test_the_line_names_what_can_be_made_smaller(monkeypatch: pytest.MonkeyPatch
     divided = {"sharding.fsdp": 2, "accumulate": 1}
     for bound, more in ((resource.RLIM_INFINITY, "more"), (3 << 31, "more than 6,144 MiB (ulimit -v)")):
         monkeypatch.setattr(resource, "getrlimit", lambda _, bound=bound: (bound, resource.RLIM_INFINITY))
-        told = {f"{smaller}, or give it {more}": large, f"give it {more}": {"seed": 7}}
+        advice = {f"{smaller}, or give it {more}": large, f"give it {more}": {"seed": 7}}
         larger = f"make config.rollout=3 smaller, make config.accumulate=1 larger, or give it {more}"
-        for ways, values in {**told, larger: {"rollout": 3, **divided}}.items():
-            said = memory_limit.explained("3 GiB" + " " * 300, values)
-            assert said == f"memory has ended (3 GiB{' ' * 195}): {ways}{end}"
+        for ways, values in {**advice, larger: {"rollout": 3, **divided}}.items():
+            line = memory_limit.explained("3 GiB" + " " * 300, values)
+            assert line == f"memory has ended (3 GiB{' ' * 195}): {ways}{end}"
 
 
 def test_a_stage_without_memory_ends_with_that_line(

@@ -17,9 +17,9 @@ def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
     path.write_text("epoch,loss\n")
     assert metric_files.read_csv(path) == {}
     path.write_text("epoch,loss\n0,\n1,0.25\n")
-    found = metric_files.read_csv(path)
-    np.testing.assert_array_equal(found["epoch"], [0, 1])
-    np.testing.assert_array_equal(found["loss"], [np.nan, 0.25])
+    columns = metric_files.read_csv(path)
+    np.testing.assert_array_equal(columns["epoch"], [0, 1])
+    np.testing.assert_array_equal(columns["loss"], [np.nan, 0.25])
 
 
 def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
 def test_rows_become_curves_in_the_order_of_their_steps(tmp_path: Path) -> None:
     rows = '{"step": 3, "a": 4, "b": null, "time": 1}\n{"step": 1, "a": 2, "c": "x"}\n'
     (tmp_path / "metrics.jsonl").write_text(rows)
-    found = metric_files.read_metrics(tmp_path)
-    curves = {name: np.array([curve.x, curve.y]).tolist() for name, curve in found.items()}
+    metrics = metric_files.read_metrics(tmp_path)
+    curves = {name: np.array([curve.x, curve.y]).tolist() for name, curve in metrics.items()}
     assert curves == {"a": [[1, 3], [2, 4]], "b": [[3], [pytest.approx(np.nan, nan_ok=True)]]}
     assert metric_files.best_row([{"v": None}, {"v": 2.0}, {"v": 1.0}, {"v": 1.0}], "v") == 2

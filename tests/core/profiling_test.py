@@ -5,14 +5,14 @@ from __future__ import annotations
 from motif_jax.core.profiling import Profiler
 
 
-def test_a_start_beyond_the_end_of_the_run_is_said(tmp_path, capfd):
+def test_a_profile_after_the_end_of_a_run_is_reported(tmp_path, capfd):
     profiler = Profiler(tmp_path, start=100)
     for number in range(5):
         profiler.step(number)
     profiler.close()
-    said = capfd.readouterr().err
-    assert "config.profile.start=100" in said
-    assert "after 5 updates" in said
+    printed = capfd.readouterr().err
+    assert "config.profile.start=100" in printed
+    assert "after 5 updates" in printed
     assert not list(tmp_path.iterdir())
 
 

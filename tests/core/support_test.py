@@ -36,7 +36,7 @@ def test_derived_seeds_are_stable_and_separate() -> None:
     assert seeds.rng(1, "a").integers(1000) == seeds.rng(1, "a").integers(1000)
 
 
-def test_what_a_user_is_told_is_one_line() -> None:
+def test_an_error_for_a_user_is_one_line() -> None:
     assert str(UserError("a: \n  b\tc\r\nd\n")) == "a: b c d"
 
 
@@ -45,7 +45,7 @@ def test_a_number_is_finite_if_a_float_can_hold_it() -> None:
     assert not any(map(checks.is_finite, (10**400, -(10**400), float("nan"), float("inf"), True, "1", None)))
 
 
-def test_the_value_of_a_key_is_named_with_what_it_must_be(tmp_path: Path) -> None:
+def test_a_refused_value_is_named_with_its_allowed_values(tmp_path: Path) -> None:
     config = {"a": {"b": 0, "c": "x"}, "folder": None, "file": __file__, "here": str(tmp_path)}
     others = {key: config[key] for key in ("folder", "file", "here")}
     assert checks.flat(config) == {"a.b": 0, "a.c": "x", **others}
@@ -66,10 +66,10 @@ def test_the_value_of_a_key_is_named_with_what_it_must_be(tmp_path: Path) -> Non
         ),
         f"file='{__file__}': must be an existing folder": (checks.existing_folder, config, "file"),
     }
-    for said, (call, *given) in refused.items():
+    for line, (call, *arguments) in refused.items():
         with pytest.raises(UserError) as error:
-            call(*given)
-        assert str(error.value) == f"config.{said}"
+            call(*arguments)
+        assert str(error.value) == f"config.{line}"
     assert str(checks.unknown_variant("c", "ab")) == "variant 'c' is not one of 'a', 'b'"
     naturals = ("0", "12", "9" * 18, "9" * 19, "", "-1", "1.0", "²", "1\n")
     assert list(map(checks.is_natural, naturals)) == [True] * 3 + [False] * 6
@@ -101,14 +101,14 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
     with pytest.raises(UserError, match=rf"^{tmp_path} is not a run folder: it has no config\.json$"):
         run_folder.read_config(tmp_path)
     (run / "config.json").write_text('{"stage": "other"}')
-    told = f"^--workdir={run} holds a run of other, this is None: choose another --workdir$"
-    with pytest.raises(UserError, match=told):
+    line = f"^--workdir={run} holds a run of other, this is None: choose another --workdir$"
+    with pytest.raises(UserError, match=line):
         run_folder.check_identity(run, config)
     with pytest.raises(UserError, match=r"--workdir=.*config\.json/below cannot be made: "):
         run_folder.prepare(run / "config.json" / "below", config)
 
 
-def test_what_differs_is_named_with_both_values() -> None:
+def test_differences_of_configs_are_named_with_both_values() -> None:
     old = {
         "a": {"b": 1, "c": 2},
         "ab": 1,
@@ -123,17 +123,17 @@ def test_what_differs_is_named_with_both_values() -> None:
         "text": "word " * 90 + "2",
         "new": [1],
     }
-    told = run_folder.differences(old, new, ["a", "options", "text", "gone", "new"], ["a.c"])
-    assert told == [
+    lines = run_folder.differences(old, new, ["a", "options", "text", "gone", "new"], ["a.c"])
+    assert lines == [
         "a.b: 1 before, 2 now",
         "gone: None before, absent now",
         "new: absent before, [1] now",
         "options.x: 1 before, 3 now",
         "text differs",
     ]
-    for before, now, said in (("{", "[1]", "{ before, [1] now"), (None, "{}", "None before, absent now")):
-        told = run_folder.differences({"options": before}, {"options": now}, ["options"])
-        assert told == [f"options: {said}"]
+    for before, now, line in (("{", "[1]", "{ before, [1] now"), (None, "{}", "None before, absent now")):
+        lines = run_folder.differences({"options": before}, {"options": now}, ["options"])
+        assert lines == [f"options: {line}"]
 
 
 def test_the_revision_is_that_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_the_revision_is_that_of_a_clone(tmp_path: Path, monkeypatch: pytest.Mon
     assert asked == [tmp_path]
 
 
-def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
+def test_a_second_process_in_one_folder_is_refused(tmp_path: Path) -> None:
     first, second = (ConfigDict({"stage": "toy", "seed": seed}) for seed in (1, 2))
     refused = pytest.raises(UserError, match=f"{tmp_path} is in use by process {os.getpid()}")
     with run_folder.opened(tmp_path, first), refused, run_folder.opened(tmp_path, second):
@@ -229,14 +229,16 @@ def test_on_a_terminal_a_line_is_written_over(
     assert last.endswith("\r\x1b[2Ktrain  9 / 10 steps  90 %  0.625 steps/s  2 s left  loss 1\n\x1b[?25h")
 
 
-def test_a_profile_is_of_the_asked_steps_and_says_where_it_lies(
+def test_a_profile_has_the_configured_steps_and_prints_its_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[object] = []
     for name in ("start_server", "start_trace", "stop_trace"):
-        monkeypatch.setattr(f"jax.profiler.{name}", lambda *given, name=name: done.append((name, *given)))
-    for given in ({"start": 2, "steps": 3, "server_port": 9}, {}, {"start": 0}):
-        profiler = Profiler(tmp_path, **given)
+        monkeypatch.setattr(
+            f"jax.profiler.{name}", lambda *arguments, name=name: done.append((name, *arguments))
+        )
+    for arguments in ({"start": 2, "steps": 3, "server_port": 9}, {}, {"start": 0}):
+        profiler = Profiler(tmp_path, **arguments)
         for step in range(70, 80):
             done.append(step)
             profiler.step(step)
@@ -261,17 +263,17 @@ def test_numbers_and_times_read_well() -> None:
 
 def _tensorboard_steps(folder: Path) -> list[list[tuple[int, str, float]]]:
     """Of each file, scalars by step, and as `purged` the step from which earlier files are left out."""
-    found: list[list[tuple[int, str, float]]] = []
+    points: list[list[tuple[int, str, float]]] = []
     for path in sorted(folder.glob("events*")):
         data = path.read_bytes()
-        found.append([])
+        points.append([])
         while data:
             size = int.from_bytes(data[:8], "little")
             event = event_pb2.Event.FromString(data[12 : 12 + size])
-            found[-1] += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
-            found[-1] += [(event.step, "purged", 0.0)] * event.HasField("session_log")
+            points[-1] += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            points[-1] += [(event.step, "purged", 0.0)] * event.HasField("session_log")
             data = data[16 + size :]
-    return found
+    return points
 
 
 def test_metrics_resume_where_the_checkpoint_stands(tmp_path: Path) -> None:
@@ -312,8 +314,8 @@ def test_a_signal_is_a_request(number: signal.Signals, capfd: pytest.CaptureFixt
         assert not stop.requested
         os.kill(os.getpid(), number)
         assert (stop.requested, stop.signal_name) == (True, number.name)
-        said = f"{number.name}: saving and stopping; the same command continues\n"
-        assert capfd.readouterr().err == said
+        line = f"{number.name}: saving and stopping; the same command continues\n"
+        assert capfd.readouterr().err == line
         with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit) as left:
             stop.leave()
         assert left.value.args == (() if number == signal.SIGINT else (128 + number,))
@@ -326,7 +328,7 @@ def test_a_signal_is_a_request(number: signal.Signals, capfd: pytest.CaptureFixt
     assert (stop.requested, capfd.readouterr().err) == (True, "")
 
 
-def test_what_killed_writers_left_in_a_run_folder_goes_when_it_goes_on(tmp_path):
+def test_a_resumed_run_removes_files_of_killed_writers(tmp_path):
     names = (".a.json.x.tmp", "recordings/.episode.json.x.tmp", "plots/.a.png.x.tmp")
     left = [tmp_path / name for name in names]
     others = tmp_path / "answers" / ".theirs.x.tmp"

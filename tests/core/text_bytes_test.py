@@ -30,6 +30,6 @@ def test_a_cut_falls_between_characters(text):
         assert len(cut) > size - 4 or cut == data
 
 
-def test_bytes_that_are_no_utf8_are_cut_where_they_are_full():
+def test_invalid_utf8_is_cut_at_the_limit():
     assert text_bytes.cut(b"\xe9" * 9, 4) == b"\xe9" * 4
     assert text_bytes.cut(b"\x80" * 9, 5) == b"\x80" * 5

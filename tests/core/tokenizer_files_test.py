@@ -14,8 +14,8 @@ TEXT = "a" * 28 + "b"
 
 
 def test_a_regular_expression_that_fails_is_one_line(tmp_path: Path) -> None:
-    made = Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
-    made.save(str(tmp_path / tokens.FILE))
+    tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    tokenizer.save(str(tmp_path / tokens.FILE))
     with pytest.raises(UserError, match=r"tokenizer\.json cannot be used: .*retry-limit-in-match"):
         tokens.Tokenizer.read(tmp_path).encode([TEXT])

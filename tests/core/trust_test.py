@@ -33,10 +33,10 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_name_that_only_data_give_is_refused_with_its_folder_and_the_remedy(ran):
+def test_a_class_that_only_data_name_is_refused(ran):
     entry_points.asked("runs/x", {"environment": {"name": "evil:Env"}})
-    told = r"config.environment.name=evil:Env: runs/x asks.*--config.trust=evil:Env .*trust=\["
-    with pytest.raises(UserError, match=told):
+    line = r"config.environment.name=evil:Env: runs/x asks.*--config.trust=evil:Env .*trust=\["
+    with pytest.raises(UserError, match=line):
         entry_points.load("environment.name", "evil:Env")
     assert not ran.exists()
     entry_points.trust(["evil:Env"])
@@ -45,7 +45,7 @@ def test_a_name_that_only_data_give_is_refused_with_its_folder_and_the_remedy(ra
         entry_points.load("environment.name", "evil:Other")
 
 
-def test_a_module_is_imported_by_its_own_name_or_that_of_a_trusted_class(ran, monkeypatch):
+def test_a_trusted_class_or_module_is_imported(ran, monkeypatch):
     with pytest.raises(UserError, match=r"a file of data asks for.*--config.trust=evil"):
         entry_points.load_module("environment.modules", "evil")
     assert not ran.exists()
@@ -56,7 +56,7 @@ def test_a_module_is_imported_by_its_own_name_or_that_of_a_trusted_class(ran, mo
     assert entry_points.load("policy", "evil:Other")
 
 
-def test_what_a_config_names_is_found_in_lists_and_json():
+def test_classes_that_a_config_names_are_collected_from_lists_and_json():
     config = {
         "environment": {"name": "a.b:Env", "modules": ("minihack", "own"), "text": "t:of"},
         "options": '{"annotator": "own:Judge", "url": "http://127.0.0.1:80/v1"}',
@@ -81,7 +81,7 @@ def run_of(folder: Path, **changes: str) -> Path:
         ({"reward__kind": "evil:Env", "reward__intrinsic_coefficient": 0.1}, "reward.kind"),
     ],
 )
-def test_a_folder_of_somebody_elses_is_opened_by_no_call_without_trust(ran, tmp_path, changes, key):
+def test_no_call_opens_a_foreign_folder_without_trust(ran, tmp_path, changes, key):
     folder = run_of(tmp_path / "run", **changes)
     calls = (
         agents.load,

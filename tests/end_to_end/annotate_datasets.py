@@ -78,8 +78,8 @@ def on_a_slow_disk(folder: Path) -> dict[str, str]:
 
 def run_stage(dataset: Path, workdir: Path, store: Path, **values: Any) -> dict[str, Any]:
     """The summary of the stage in this process; keys of `values` are dotted with a double underscore."""
-    given = {"dataset_dir": str(dataset), "store_dir": str(store), **values}
-    dotted = {key.replace("__", "."): value for key, value in given.items()}
+    options = {"dataset_dir": str(dataset), "store_dir": str(store), **values}
+    dotted = {key.replace("__", "."): value for key, value in options.items()}
     return summary(reward_fixtures.run_stage("annotate", workdir, "", **dotted))
 
 

@@ -28,9 +28,11 @@ def test_killed_many_times(tmp_path):
         def start(attempt):
             starts.append(index)
             # Every answer is written on its own, so that a kill finds a write under way.
-            own = f"dataset_dir={dataset} store_dir={store} flush_seconds=0 num_shards=2 shard_index={index}"
-            given, log = [f"--config.{flag}" for flag in own.split()], tmp_path / f"log{index}"
-            return launch(run, "annotate.py", *given, log=log, **environment)
+            options = (
+                f"dataset_dir={dataset} store_dir={store} flush_seconds=0 num_shards=2 shard_index={index}"
+            )
+            flags, log = [f"--config.{flag}" for flag in options.split()], tmp_path / f"log{index}"
+            return launch(run, "annotate.py", *flags, log=log, **environment)
 
         def written():
             return sum(path.stat().st_size for path in dataset.rglob(f"shard-{index:05d}-of-00002.jsonl"))

@@ -12,9 +12,9 @@ from tests.end_to_end.annotate_datasets import drawn_pairs, labels, run_stage, w
 def test_labels_of_something_else_are_refused(tmp_path):
     dataset = write_dataset(tmp_path / "dataset", drawn_pairs(40))
 
-    def refused(told, **values):
+    def refused(line, **values):
         before = labels(dataset, values["name"])
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=line):
             run_stage(dataset, tmp_path / "run", tmp_path / "store", **values)
         assert (labels(dataset, values["name"]) == before).all()
 

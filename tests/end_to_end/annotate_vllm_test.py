@@ -61,8 +61,8 @@ def dataset(tmp_path, pairs):
 
 def flags(judge, *more):
     options = {"model": judge, **tiny_judge.OPTIONS}
-    given = [f"--config.vllm.{key}={value}" for key, value in options.items()]
-    return ["--config.annotator=vllm", *given, *more]
+    arguments = [f"--config.vllm.{key}={value}" for key, value in options.items()]
+    return ["--config.annotator=vllm", *arguments, *more]
 
 
 def line(dataset, store, workdir, *more):
@@ -84,8 +84,8 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     store, runs = tmp_path / "store", [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
     shard = ["--config.num_shards=2", "--config.shard_index=0", "--config.keep_conversations=True"]
     slow = ["--config.flush_seconds=0", "--config.vllm.in_flight=64"]
-    given = flags(judge, *shard, *slow)
-    program = Program(line(dataset, store, runs[0], *given), tmp_path / "log", ENVIRONMENT)
+    arguments = flags(judge, *shard, *slow)
+    program = Program(line(dataset, store, runs[0], *arguments), tmp_path / "log", ENVIRONMENT)
     wait_until(
         lambda: sum(path.stat().st_size for path in store.glob("*.jsonl")) >= 4000, "answers", 600, 0.005
     )
@@ -95,10 +95,10 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     tasks = []
     for task in range(2):
         array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "1"}
-        own = {"PYTHON": str(PYTHON), "DATASET": str(dataset), "STORE": str(store)}
-        own |= {"WORKDIR": str(runs[0].parent)}
+        variables = {"PYTHON": str(PYTHON), "DATASET": str(dataset), "STORE": str(store)}
+        variables |= {"WORKDIR": str(runs[0].parent)}
         script = ["bash", "launch/annotate.sbatch", *flags(judge, "--config.keep_conversations=True")]
-        tasks.append(subprocess.Popen(script, cwd=REPOSITORY, env={**ENVIRONMENT, **array, **own}))
+        tasks.append(subprocess.Popen(script, cwd=REPOSITORY, env={**ENVIRONMENT, **array, **variables}))
     assert [one.wait(900) for one in tasks] == [0, 0]
     assert accuracy(dataset) >= 0.98
     first, second = (summary(run) for run in runs)
@@ -130,14 +130,14 @@ def annotate(judge, dataset, *more, code=0):
 
 
 def test_structured_verdicts_in_both_orders(judge, dataset):
-    said = annotate(judge, dataset, "--config.answer.mode=verdict", "--config.orders=both")
+    printed = annotate(judge, dataset, "--config.answer.mode=verdict", "--config.orders=both")
     assert accuracy(dataset) >= 0.98
     done = summary(dataset.parent / "run")
     assert done["unknown_share"] == 0
     bias = done["merged"]["position_bias"]
     assert bias["consistent"] > 0.95
     assert 0.4 < bias["first_share"] < 0.6
-    assert "asked both ways" in said
+    assert "asked both ways" in printed
 
 
 def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
@@ -166,21 +166,21 @@ def online_accuracy(folder, **values):
     config.annotator.store_dir = str(folder)
     config.annotator.sampling.max_tokens = 64
     config.update_from_flattened_dict({f"annotator.{key}": value for key, value in values.items()})
-    made = agent_config(config)
-    online.check(made, SINGLE)
-    source = LabelService(made, SINGLE)
+    settings = agent_config(config)
+    online.check(settings, SINGLE)
+    source = LabelService(settings, SINGLE)
     rng = random.Random(9)
     items = list({(tiny_judge.pair(rng)[0],) for _ in range(200)})
-    told = []
+    requests = []
     try:
         source.start()
         for part in (items[::2], items[1::2]):
             source.enqueue(part, [1] * len(part), None, 0)
-            wanted = len(told) + len(part)
-            wait_until(lambda: told.extend(source.poll()) or len(told) >= wanted, "labels", 300.0)  # noqa: B023
+            wanted = len(requests) + len(part)
+            wait_until(lambda: requests.extend(source.poll()) or len(requests) >= wanted, "labels", 300.0)  # noqa: B023
     finally:
         source.close()
-    return sum(entry.label == tiny_judge.good(entry.items[0]) for entry in told) / len(items)
+    return sum(entry.label == tiny_judge.good(entry.items[0]) for entry in requests) / len(items)
 
 
 def test_openai_compatible_server(judge, dataset, tmp_path):
@@ -212,7 +212,7 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
 
 
 def test_an_engine_that_does_not_load_is_one_line(judge, dataset):
-    said = annotate(judge, dataset, """--config.vllm.engine={"no_such_option": 1}""", code=2)
-    last = said.splitlines()[-1]
+    printed = annotate(judge, dataset, """--config.vllm.engine={"no_such_option": 1}""", code=2)
+    last = printed.splitlines()[-1]
     assert last.startswith("error: vLLM cannot load config.vllm.model=")
     assert "no_such_option" in last

@@ -39,8 +39,8 @@ def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch)
 
     left, play = [3], agents.play
 
-    def killed(*given):
-        for episode in play(*given):
+    def killed(*flags):
+        for episode in play(*flags):
             left[0] -= 1
             if left[0] == 0:
                 raise KeyboardInterrupt

@@ -41,8 +41,8 @@ def test_sub_sequences_are_distinct_and_of_their_episode(whole):
         assert 0 <= step <= episodes[episode]["length"] - 2
         assert score >= 0
     drawn = np.bincount(places[:, 0], minlength=len(episodes))
-    most = [max(1, int(0.1 * (episodes[e]["length"] // 2))) for e in range(len(episodes))]
-    assert (drawn <= most).all()
+    limits = [max(1, int(0.1 * (episodes[e]["length"] // 2))) for e in range(len(episodes))]
+    assert (drawn <= limits).all()
     status = np.asarray(dataset.data["blstats"])
     assert (status[:, :, -1, 9] == dataset.info["score"]).all()
     # Neighbours in time are not neighbours in the dataset: the two of a pair are mostly of different episodes.

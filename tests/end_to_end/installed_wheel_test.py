@@ -39,8 +39,8 @@ def python(tmp_path_factory) -> Path:
         shutil.copy(REPOSITORY / name, source)
     run([sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", folder], source)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    made = [*folder.glob("*.tar.gz")]
-    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, *made], folder)
+    archives = [*folder.glob("*.tar.gz")]
+    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, *archives], folder)
     run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], folder)
     python = folder / "venv" / "bin" / "python"
     run([*pip, "--python", python, "install", "--no-deps", *folder.glob("*.whl")], folder)
@@ -58,15 +58,16 @@ def test_smoke_variants_run_from_an_empty_folder(python, tmp_path):
     run(["git", "init", "--quiet"], tmp_path)
     identity = ["-c", "user.name=nobody", "-c", "user.email=nobody"]
     run(["git", *identity, "commit", "--quiet", "--allow-empty", "--message=nothing"], tmp_path)
-    place = Path(run([python, "-c", "import motif_jax; print(motif_jax.__path__[0])"], tmp_path).strip())
-    assert place.is_relative_to(python.parents[1])
+    installed = Path(run([python, "-c", "import motif_jax; print(motif_jax.__path__[0])"], tmp_path).strip())
+    assert installed.is_relative_to(python.parents[1])
 
     copied = [
-        place / "_copies" / file.relative_to(REPOSITORY) for file in (REPOSITORY / "configs").rglob("*.yaml")
+        installed / "_copies" / file.relative_to(REPOSITORY)
+        for file in (REPOSITORY / "configs").rglob("*.yaml")
     ]
     assert all(file.is_file() for file in copied)
 
-    doorkey = place / "_copies/docs/examples/doorkey"
+    doorkey = installed / "_copies/docs/examples/doorkey"
     assert len([*doorkey.rglob("*")]) == len([*(REPOSITORY / "docs/examples/doorkey").rglob("*")])
 
     def stage(name: str, workdir: str, *flags: str) -> None:
@@ -84,7 +85,7 @@ def test_smoke_variants_run_from_an_empty_folder(python, tmp_path):
     assert not (tmp_path / "configs").exists()
     versions = json.loads((tmp_path / "agent" / "versions.json").read_text())
     assert versions["git_revision"] == "unknown"
-    assert f"--config={place}/" in versions["command"]
+    assert f"--config={installed}/" in versions["command"]
     shown = run([python, "-m", "motif_jax.launch", "--config=configs/annotate.py", "--workdir=asked",
                  "--config.dataset_dir=data", "--config.annotator=openai", "--config.openai.model=m",
                  "--config.prompt.version=reworded", "--config.dry_run"], tmp_path)  # fmt: skip

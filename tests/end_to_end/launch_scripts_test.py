@@ -27,8 +27,8 @@ TWO_COMPONENTS = {
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    with pretended(tmp_path) as made:
-        yield made
+    with pretended(tmp_path) as pretence:
+        yield pretence
 
 
 def test_every_gpu_has_a_process_with_its_share_of_the_node(run: Run) -> None:
@@ -47,8 +47,8 @@ def test_every_gpu_has_a_process_with_its_share_of_the_node(run: Run) -> None:
 def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: list[str]) -> None:
     size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "4", "SLURM_CPUS_PER_TASK": cores}
     assert run.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait() == 0
-    found = [argument for argument in run.lines("arguments") if "workers" in argument]
-    assert found == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
+    workers = [argument for argument in run.lines("arguments") if "workers" in argument]
+    assert workers == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
 
 
 def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
@@ -57,10 +57,10 @@ def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
         SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS,
     )  # fmt: skip
     assert program.wait() == 0, program.text()
-    own = "--config.reward.dir=runs/r --config.seed=4 --config.hosts.coordinator=slurm --config.actors.workers=15"
+    flags = "--config.reward.dir=runs/r --config.seed=4 --config.hosts.coordinator=slurm --config.actors.workers=15"
     folder = f"--workdir={run.folder}/run/seed-4"
-    given = ["-m", "motif_jax.launch", "--config=configs/train_agent.py", folder, *own.split()]
-    assert run.lines("arguments") == [*given, "--config.rollout=16"]
+    expected = ["-m", "motif_jax.launch", "--config=configs/train_agent.py", folder, *flags.split()]
+    assert run.lines("arguments") == [*expected, "--config.rollout=16"]
     assert run.lines("requeued") == []
 
 
@@ -87,7 +87,7 @@ def test_language_agents_share_environments_and_devices(run: Run) -> None:
     [(script, "134", True) for script in SCRIPTS]
     + [("train.sbatch", code, False) for code in ("0", "2", "75")],
 )
-def test_what_is_queued_again(run: Run, script: str, code: str, again: bool) -> None:
+def test_an_unfinished_job_is_queued_again(run: Run, script: str, code: str, again: bool) -> None:
     """A stage that stops although the batch shell had no signal had Slurm's own, or somebody's: they see to it."""
     # However often the end of its time has queued it again before.
     program = run.start(script, FAKE_CODE=code, SLURM_JOB_NUM_NODES="2", SLURM_RESTART_COUNT="9", **GIVEN)
@@ -95,7 +95,7 @@ def test_what_is_queued_again(run: Run, script: str, code: str, again: bool) -> 
     assert run.lines("requeued") == (["requeue 31"] if again else [])
 
 
-def test_a_job_that_crashes_again_and_again_is_given_up(run: Run) -> None:
+def test_a_job_that_keeps_crashing_is_given_up(run: Run) -> None:
     def end(code: str, number: str = "123", **more: str) -> int:
         """How often it was queued again after one more end."""
         program = run.start("train.sbatch", FAKE_CODE=code, SLURM_JOB_ID=number, **GIVEN, **more)
@@ -137,14 +137,14 @@ def test_training_begins_when_the_server_has_answered_and_both_end_together(run:
     assert program.wait() == 0, program.text()
     run.nothing_is_left()
     asked = f"openai.base_url=http://127.0.0.1:{run.port}/v1 openai.model=Tiny-Judge"
-    given = [f"--config.annotator.{flag}" for flag in f"kind=openai {asked}".split()]
+    flags = [f"--config.annotator.{flag}" for flag in f"kind=openai {asked}".split()]
     folder = f"--workdir={run.folder}/run"
-    assert run.lines("arguments")[2:] == ["--config=configs/oni.py", folder, *given, "--config.seed=3"]
+    assert run.lines("arguments")[2:] == ["--config=configs/oni.py", folder, *flags, "--config.seed=3"]
     served = f"serve models/Tiny-Judge --host 127.0.0.1 --port {run.port} --served-model-name Tiny-Judge"
     assert run.lines("vllm_arguments") == [served]
 
 
-def test_a_server_that_dies_is_started_again_and_a_training_that_is_stopped_saves(run: Run) -> None:
+def test_a_dead_server_restarts_and_a_stopped_training_saves(run: Run) -> None:
     run.touch("ready")
     program = run.start("oni.sh", "judge")
     run.wait_for_stage()
@@ -184,10 +184,12 @@ def test_a_job_of_two_components(run: Run) -> None:
     program = run.start("oni.sbatch", "--config.seed=3", FAKE_CODE="134", **TWO_COMPONENTS)
     assert program.wait() == 134, program.text()
     run.nothing_is_left()
-    given = run.lines("arguments")
-    assert f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1" in given
-    assert "--config.annotator.openai.model=Tiny-Judge" in given
-    assert "--config.devices.learner=all" in given, "the GPUs of the second component, not of the server's"
-    assert given[-1] == "--config.seed=3"
+    arguments = run.lines("arguments")
+    assert f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1" in arguments
+    assert "--config.annotator.openai.model=Tiny-Judge" in arguments
+    assert "--config.devices.learner=all" in arguments, (
+        "the GPUs of the second component, not of the server's"
+    )
+    assert arguments[-1] == "--config.seed=3"
     assert "--het-group=1" in run.lines("srun_flags")
     assert run.has("requeued")

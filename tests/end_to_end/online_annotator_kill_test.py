@@ -12,10 +12,10 @@ from tests.processes import Program, checkpoint_steps, ended, launch, processes_
 
 
 def labels(run) -> dict:
-    found = list(read_log(run / FILE))
-    said = {record.items[0]: record.label for record in found}
-    assert len(said) == len(found), "each text has one label"
-    return said
+    records = list(read_log(run / FILE))
+    labels_by_text = {record.items[0]: record.label for record in records}
+    assert len(labels_by_text) == len(records), "each text has one label"
+    return labels_by_text
 
 
 def answered(store) -> list[str]:
@@ -23,7 +23,7 @@ def answered(store) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_killed_training_leaves_no_process_and_goes_on_with_every_label(lexicon_url, tmp_path):
+def test_a_killed_training_leaves_no_process_and_loses_no_label(lexicon_url, tmp_path):
     run, store = tmp_path / "run", tmp_path / "store"
 
     def start(steps: int, log: str) -> Program:
@@ -33,8 +33,8 @@ def test_a_killed_training_leaves_no_process_and_goes_on_with_every_label(lexico
         asked += f" annotator.store_dir={store} annotator.answer.mode=verdict"
         values = f"train_for_env_steps={steps} save_every_steps=256 actors.workers=1 {asked}"
         flags = [f"--config.{flag}" for flag in values.split()]
-        own = {"MARK": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        return launch(run, "oni.py:smoke", *flags, log=tmp_path / log, **own)
+        variables = {"MARK": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return launch(run, "oni.py:smoke", *flags, log=tmp_path / log, **variables)
 
     program = start(10**9, "first")
     with ended([program]):
@@ -47,13 +47,13 @@ def test_a_killed_training_leaves_no_process_and_goes_on_with_every_label(lexico
         program.send(signal.SIGKILL)
         program.wait()
         wait_until(lambda: not processes_with("MARK", str(tmp_path)), "all of it has ended")
-    before, kept, step = labels(run), answered(store), checkpoint_steps(run)[-1]
-    assert len(kept) == len(set(kept)) >= len(before)
+    before, answers, step = labels(run), answered(store), checkpoint_steps(run)[-1]
+    assert len(answers) == len(set(answers)) >= len(before)
     program = start(step + 512, "second")
     with ended([program]):
         assert program.wait() == 0, program.text()[-3000:]
         wait_until(lambda: not processes_with("MARK", str(tmp_path)), "nothing is left")
     after, now = labels(run), answered(store)
     assert before.items() <= after.items(), "what had a label has it still"
-    assert set(kept) <= set(now)
+    assert set(answers) <= set(now)
     assert len(now) == len(set(now)), "what was answered is not asked again"

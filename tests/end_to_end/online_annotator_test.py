@@ -22,23 +22,26 @@ PLAIN = [f"You see here {n} daggers." for n in range(2, 40)]
 
 @pytest.fixture
 def make(tmp_path):
-    made = []
+    annotators = []
 
     def make(url, form=SINGLE, start=True, **values):
         openai = {"base_url": url, "model": "judge", "timeout_seconds": 60.0, "concurrency": 4}
-        given = {f"annotator.openai.{key}": value for key, value in openai.items()}
-        given |= {"annotator.kind": "openai", "annotator.store_dir": str(tmp_path / "store")}
-        given |= {"annotator.wait_seconds": 120.0, **{key.replace("__", "."): x for key, x in values.items()}}
-        config = agent_config(load_config("oni", "", given))
+        settings = {f"annotator.openai.{key}": value for key, value in openai.items()}
+        settings |= {"annotator.kind": "openai", "annotator.store_dir": str(tmp_path / "store")}
+        settings |= {
+            "annotator.wait_seconds": 120.0,
+            **{key.replace("__", "."): x for key, x in values.items()},
+        }
+        config = agent_config(load_config("oni", "", settings))
         online.check(config, form)
         source = LabelService(config, form)
-        made.append(source)
+        annotators.append(source)
         if start:
             source.start()
         return source
 
     yield make
-    for source in made:
+    for source in annotators:
         source.close()
 
 
@@ -47,9 +50,9 @@ def ask(source, *texts):
 
 
 def answers(source, count, seconds=500.0):
-    told = []
-    wait_until(lambda: told.extend(source.poll()) or len(told) >= count, "labels", seconds, 0.01)
-    return {entry.items: entry for entry in told}
+    lines = []
+    wait_until(lambda: lines.extend(source.poll()) or len(lines) >= count, "labels", seconds, 0.01)
+    return {entry.items: entry for entry in lines}
 
 
 @pytest.mark.parametrize("form", [SINGLE, PAIR])
@@ -65,14 +68,14 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
     texts = ["$ - 24 gold pieces.", "You kill the newt!", "", 'It\'s a "wall".', "You find a hidden door."]
     items = [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
     source.enqueue(items, [1] * len(items), None, 0)
-    told = answers(source, len(items))
+    labels = answers(source, len(items))
     judge = LexiconJudge(load_lexicon(), "gold")
     expected = {item: judge.answer(*item) for item in items}
-    assert {item: entry.label for item, entry in told.items()} == {
+    assert {item: entry.label for item, entry in labels.items()} == {
         item: a.label for item, a in expected.items()
     }
     if mode["mode"] == "soft" and form is SINGLE:
-        for item, entry in told.items():
+        for item, entry in labels.items():
             assert entry.probability == pytest.approx(expected[item].probabilities[1], abs=1e-6)
     assert source.metrics()["annotator/tokens"] > 0
 
@@ -84,26 +87,26 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_label(make, tmp_path):
     with ended([first]):
         source = make(f"http://127.0.0.1:{port}/v1", annotator__openai__model="lexicon")
         ask(source, *KILLS)
-        told = answers(source, 3)
+        labels = answers(source, 3)
         first.send(signal.SIGKILL)
         wait_until(
-            lambda: told.update(answers(source, 0)) or not source.metrics()["annotator/server_up"],
+            lambda: labels.update(answers(source, 0)) or not source.metrics()["annotator/server_up"],
             "it is missed",
         )
         ask(source, *PLAIN)
         assert source.metrics()["annotator/queued"] > 0
     second = serve_lexicon(tmp_path / "second", port)
     with ended([second]):
-        told |= answers(source, len(KILLS) + len(PLAIN) - len(told))
+        labels |= answers(source, len(KILLS) + len(PLAIN) - len(labels))
         figures = source.metrics()
-    assert {entry.label for (text,), entry in told.items() if text in KILLS} == {1}
-    assert {text for (text,) in told} == {*KILLS, *PLAIN}
+    assert {entry.label for (text,), entry in labels.items() if text in KILLS} == {1}
+    assert {text for (text,) in labels} == {*KILLS, *PLAIN}
     assert figures["annotator/server_up"] == 1
     assert figures["annotator/failures"] > 0
-    assert figures["annotator/questions"] == len(told) + 1  # and the one at the start
+    assert figures["annotator/questions"] == len(labels) + 1  # and the one at the start
 
 
-def test_a_silent_server_holds_up_no_end_and_what_it_owes_is_asked_again(make, server):
+def test_a_silent_server_delays_no_end_and_is_asked_again(make, server):
     free = threading.Event()
     source = make(server.url, annotator__openai__timeout_seconds=3600.0)
     server.behave = lambda number, request: free.wait(3600) and None

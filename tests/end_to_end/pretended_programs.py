@@ -125,9 +125,9 @@ class Run:
 @contextlib.contextmanager
 def pretended(folder: Path) -> Iterator[Run]:
     """One of which nothing is left in the end."""
-    made = Run(folder)
-    with ended(made.programs):
-        yield made
+    run = Run(folder)
+    with ended(run.programs):
+        yield run
     for pid in processes_with("FAKE_FOLDER", str(folder)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -17,8 +17,8 @@ def test_a_run_from_games_to_its_report(tmp_path):
     data = str(run_stage("collect", tmp_path / "dataset"))
     run_stage("annotate", tmp_path / "annotate", dataset_dir=data, store_dir=str(tmp_path / "answers"))
     (labels,) = (tmp_path / "dataset" / "preference").glob("*.npy")
-    given = {"dataset_dir": data, "annotator": labels.stem, "num_devices": 1}
-    reward = str(run_stage("train_reward", tmp_path / "reward", **given))
+    options = {"dataset_dir": data, "annotator": labels.stem, "num_devices": 1}
+    reward = str(run_stage("train_reward", tmp_path / "reward", **options))
     values = {"reward.dir": reward, "reward.intrinsic_coefficient": 0.1, "devices.learner": "0"}
     # A network that is compiled fast.
     values |= {"network.encoder": "flat", "network.flat_sizes": (16,), "network.hidden_size": 16}

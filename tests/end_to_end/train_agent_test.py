@@ -25,14 +25,14 @@ from tests.processes import (
 
 def start(variant: str, workdir: Path, **flags: object) -> Program:
     # Compiled programs are those of all tests.
-    given = [
+    arguments = [
         f"--config.{key.replace('__', '.')}={value}" for key, value in {"compile_cache": "", **flags}.items()
     ]
     # Few steps take longer to compile than to run; those that an agent learns in do not.
-    own = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
-    slow = {} if variant == "smoke" else own
+    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    slow = {} if variant == "smoke" else variables
     log = workdir.with_name(f"{workdir.name}_log")
-    return launch(workdir, f"train_agent.py:{variant}", *given, log=log, **slow)
+    return launch(workdir, f"train_agent.py:{variant}", *arguments, log=log, **slow)
 
 
 def wait_for_checkpoint(workdir: Path, program: Program, above: int = 0) -> int:
@@ -84,14 +84,14 @@ def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> 
         wait_until(lambda: not still_there(children), "the actors' end", 90)
     wait_until(lambda: unused_shared_memory() <= shared_before, "no shared memory is left", 90)
 
-    kept = [step for step in checkpoint_steps(tmp_path) if step >= killed_after]
-    flags["train_for_env_steps"] = kept[-1] + 1_000
+    later_steps = [step for step in checkpoint_steps(tmp_path) if step >= killed_after]
+    flags["train_for_env_steps"] = later_steps[-1] + 1_000
     program = start("smoke", tmp_path, **flags)
     with ended([program]):
         assert program.wait() == 0, program.text()
     steps = [row["step"] for row in rows_of(tmp_path / "metrics.jsonl")]
     assert steps == sorted(set(steps))
-    assert steps[-1] >= kept[-1] + 1_000
+    assert steps[-1] >= later_steps[-1] + 1_000
     rows = rows_of(tmp_path / "episodes.jsonl")
     played = [(row["env"], row["episode"]) for row in rows]
     assert len(set(played)) == len(played)

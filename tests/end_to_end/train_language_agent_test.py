@@ -17,14 +17,14 @@ from tests.reward_fixtures import load_config, run_stage
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
+def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
     model, agent = talkers.write(tmp_path / "model"), tmp_path / "agent"
 
     def start(steps: int) -> Program:
         flags = f"network.model={model} network.prompt_tokens=160 save_every_seconds=0.01 train_for_env_steps={steps}"
-        given = [f"--config.{flag}" for flag in flags.split()]
+        arguments = [f"--config.{flag}" for flag in flags.split()]
         log, cache = tmp_path / "log", str(tmp_path / "cache")
-        return launch(agent, "train_language_agent.py:smoke", *given, log=log, XDG_CACHE_HOME=cache)
+        return launch(agent, "train_language_agent.py:smoke", *arguments, log=log, XDG_CACHE_HOME=cache)
 
     program = start(1_000_000)
     with ended([program]):
@@ -48,15 +48,17 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
     assert len((agent / "distrib.csv").read_text().splitlines()) == updates
     assert len((agent / "log.csv").read_text().splitlines()) == 1 + updates
 
-    found = run_stage("probe_language_agent", tmp_path / "probes", "", policy=str(agent), checkpoint="latest")
+    probe_folder = run_stage(
+        "probe_language_agent", tmp_path / "probes", "", policy=str(agent), checkpoint="latest"
+    )
     # What was asked of a checkpoint that is there no more stays, and the new one is asked.
     for name in ("probes.jsonl", "clauses.jsonl"):
-        (row,) = (found / name).read_text().splitlines()
-        (found / name).write_text(json.dumps({**json.loads(row), "step": 1}) + "\n")
+        (row,) = (probe_folder / name).read_text().splitlines()
+        (probe_folder / name).write_text(json.dumps({**json.loads(row), "step": 1}) + "\n")
     config = load_config("probe_language_agent", "")
     config.update({"policy": str(agent), "checkpoint": "latest"})
-    assert probe_language_agent.run(config, found) == 0
-    asked = [row["step"] for row in rows_of(found / "probes.jsonl")]
+    assert probe_language_agent.run(config, probe_folder) == 0
+    asked = [row["step"] for row in rows_of(probe_folder / "probes.jsonl")]
     assert asked[0] == 1 < asked[1]
 
     run_stage("evaluate", tmp_path / "evaluation", "", policy=str(agent), episodes=3)

@@ -73,8 +73,8 @@ class Run:
             try:
                 self.wait_for_checkpoint_after(step, programs)
             except AssertionError:
-                told = [program.text() for program in programs]
-                if not any("heartbeat" in text for text in told):
+                texts = [program.text() for program in programs]
+                if not any("heartbeat" in text for text in texts):
                     raise
                 for program in programs:
                     assert program.wait(HEARTBEAT_SECONDS + EXIT_SECONDS) not in (0, 75), program.text()
@@ -108,7 +108,7 @@ def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.S
     wait_until(lambda: not still_there(everything), f"{everything} end", 90)
 
 
-def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_path: Path) -> None:
+def test_runs_of_two_processes_resume_with_two_or_one(tmp_path: Path) -> None:
     run, memory = Run(tmp_path), unused_shared_memory()
     with ended(run.programs):
         # One process of one device begins.

@@ -89,15 +89,15 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch)
 
 def test_full_speed_is_above_all_others():
     player = object.__new__(visualize._Player)
-    player._speed, found = math.inf, []
+    player._speed, steps = math.inf, []
     for key in ("+", "-", "-", "+", "+", "+"):
         player._press(key)
-        found.append(player._speed)
-    assert found == [math.inf, 120, 60, 120, math.inf, math.inf]
+        steps.append(player._speed)
+    assert steps == [math.inf, 120, 60, 120, math.inf, math.inf]
 
 
 @pytest.mark.parametrize(
-    ("keys", "shown", "whole"),
+    ("keys", "shown", "is_complete"),
     [
         ([], [0, 1, 2, 3, 4, 5], True),
         (["n"], [0, 3, 4, 5], True),
@@ -106,7 +106,7 @@ def test_full_speed_is_above_all_others():
         ([" ", None, " ", None, "q"], [0, 0, 0, 0, 1], False),
     ],
 )
-def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, whole):
+def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, is_complete):
     """Of five steps, the fourth with a reward, at full speed; at the end any key goes on."""
     monkeypatch.setattr(visualize, "_LOOK_SECONDS", 0.0)
     player, drawn, typed = object.__new__(visualize._Player), [], iter(keys)
@@ -127,4 +127,4 @@ def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, whole):
         lambda seconds: "x" if at_end() else next(typed, None), live, types.SimpleNamespace(requested=False)
     )
     assert drawn == shown
-    assert player.quit is not whole
+    assert player.quit is not is_complete

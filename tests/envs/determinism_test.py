@@ -43,7 +43,7 @@ for _wrong in ("", "seed", "past", "picture"):
 
 
 @pytest.mark.parametrize("wrong", ["seed", "past", "picture"])
-def test_what_is_no_function_of_its_seed_is_refused_with_a_remedy(wrong):
+def test_an_environment_that_its_seed_does_not_decide_is_refused(wrong):
     with pytest.raises(
         UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is no function"
     ) as error:
@@ -59,12 +59,12 @@ def test_a_function_of_its_seed_passes():
 def test_a_recording_of_a_users_environment_does_not_blame_the_game():
     environment = registry.make("gym:Dice-v0")
     recording = replay.record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))
-    said = str(replay.mismatch_error(recording))
-    assert "nle" not in said
-    assert "its pictures draw from the game's generator" in said
+    line = str(replay.mismatch_error(recording))
+    assert "nle" not in line
+    assert "its pictures draw from the game's generator" in line
 
 
-def test_an_agents_episode_that_plays_otherwise_the_second_time_is_one_line(tmp_path):
+def test_an_agents_episode_that_does_not_repeat_is_refused(tmp_path):
     plan = sampling.SamplingPlan(
         "gym:Diceseed-v0", {"text": "info:text"}, ("message",), 0, 1, 1.0, str(tmp_path), text="caption"
     )

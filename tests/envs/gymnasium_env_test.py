@@ -105,9 +105,9 @@ def test_gymnasium_has_nothing_to_complain_of():
 def test_one_seed_determines_all_following_episodes():
     def play():
         env = gymnasium.make("motif_jax/NetHackScore-v1", max_episode_steps=None)
-        seen = [env.reset(seed=seed)[0] for seed in (5, None, None, 5)]
+        observations = [env.reset(seed=seed)[0] for seed in (5, None, None, 5)]
         env.close()
-        return [b"".join(array.tobytes() for array in observation.values()) for observation in seen]
+        return [b"".join(array.tobytes() for array in observation.values()) for observation in observations]
 
     first = play()
     assert first == play()
@@ -115,15 +115,19 @@ def test_one_seed_determines_all_following_episodes():
     assert len(set(first)) == 3
 
 
-def test_the_limit_of_gymnasium_make_is_the_environments_and_an_episode_has_one_end():
+def test_the_limit_of_gymnasium_make_ends_episodes_once():
     # 300 is above the environment's own 100.
     for steps, end in ((300, (202, True, False)), (202, (202, True, False)), (50, (50, False, True))):
         env = gymnasium.make("motif_jax/Recall-v0", delay=200, max_episode_steps=steps)
-        for made in (env, gymnasium.make(env.spec)):
-            made.reset(seed=1)
-            played = ((step, *made.step(0)[2:]) for step in range(1, 10_000))
-            *found, info = next(step for step in played if step[1] or step[2])
-            assert (tuple(found), info["length"], made.spec.max_episode_steps) == (end, end[0], steps)
+        for environment in (env, gymnasium.make(env.spec)):
+            environment.reset(seed=1)
+            played = ((step, *environment.step(0)[2:]) for step in range(1, 10_000))
+            *end_of_episode, info = next(step for step in played if step[1] or step[2])
+            assert (tuple(end_of_episode), info["length"], environment.spec.max_episode_steps) == (
+                end,
+                end[0],
+                steps,
+            )
     envs = gymnasium.make_vec("motif_jax/Recall-v0", 2, vectorization_mode="sync", max_episode_steps=2)
     envs.reset(seed=0)
     assert [envs.step([0, 0])[3].tolist() for _ in range(2)] == [[False, False], [True, True]]
@@ -145,7 +149,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("printed", PROGRAMS)
-def test_what_a_process_imports(repository, printed):
+def test_a_process_imports_only_its_engine(repository, printed):
     line = [sys.executable, "-c", PROGRAMS[printed]]
     child = subprocess.run(line, capture_output=True, text=True, cwd=repository, check=True)
     assert child.stdout.strip() == printed

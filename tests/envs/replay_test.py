@@ -18,7 +18,7 @@ from motif_jax.rl.actors.rerecording import record_actions
 from tests.envs.playing import told
 
 
-def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
+def test_the_wall_clock_does_not_change_a_game(repository):
     """Moon, Friday 13th, night and midnight come from the seed: in every time zone the engine says the same."""
     code = """
 import ctypes, os, time
@@ -105,8 +105,8 @@ def test_a_recording_is_json_with_the_facts_of_its_episode(saved_game):
 
 @pytest.mark.parametrize(("change", "message"), DAMAGES)
 def test_a_damaged_recording_is_named_with_what_to_do(saved_game, change, message):
-    whole = json.loads(saved_game.read_text())
-    saved_game.write_text(change if isinstance(change, str) else json.dumps(whole | change))
+    content = json.loads(saved_game.read_text())
+    saved_game.write_text(change if isinstance(change, str) else json.dumps(content | change))
 
     with pytest.raises(UserError, match=f"^{saved_game} {message}"):
         Recording.load(saved_game)

@@ -73,7 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_spec_of_an_environment_is_that_of_what_is_made(name: str) -> None:
+def test_a_spec_equals_that_of_its_environment(name: str) -> None:
     options = OPTIONS[name]
     spec = registry.spec(name, **options)
     env = registry.make(name, **options)

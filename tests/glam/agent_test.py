@@ -63,7 +63,7 @@ def prompts(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["scores", "actions"])
 @pytest.mark.parametrize("name", talkers.CONFIGS)
-def test_logits_are_scores_or_of_a_head_and_values_come_from_the_first_state(folders, name, policy):
+def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     folder, loaded = folders[name], language.load(folders[name])
     one = made(folder, policy=policy)
     params, (tokens, texts) = one.init(jax.random.key(1)), prompts(folder)
@@ -221,7 +221,7 @@ def test_prompts_are_cropped_to_few_lengths(folders):
         assert one.cropped({"tokens": tokens})["tokens"].shape == (2, 3, wanted)
 
 
-def test_the_key_of_dropout_is_that_of_the_prompts_and_the_value():
+def test_prompts_and_value_share_a_dropout_key():
     """Runs go on with the masks that they would have had."""
     params = {"heads": {"value": {"output": {"bias": jnp.array([0.5])}}}}
     wanted = {(7, 2): [2209899741, 1947012083], (2, 7): [174673972, 388513098]}

@@ -23,7 +23,7 @@ def episode(value: float, length: float) -> dict[str, float]:
     return {"return": value, "length": length}
 
 
-def test_a_row_is_of_the_episodes_of_its_update_or_of_the_newest(tmp_path: Path, record: bool) -> None:
+def test_a_row_has_the_episodes_of_its_update(tmp_path: Path, record: bool) -> None:
     log = GlamLog(tmp_path, 4, 20.0, (0.5, 0.01))
     log.write(0, 100, 2.0, METRICS)
     log.add([episode(0.9, 10), episode(0.0, 64)])

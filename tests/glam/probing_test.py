@@ -20,7 +20,6 @@ from motif_jax.rl import settings
 from motif_jax.rl.config import agent_config
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
-from tests.recorded_outputs import assert_matches_packed_recording, of_folder
 from tests.reward_fixtures import load_config
 
 
@@ -35,7 +34,7 @@ def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @pytest.mark.slow
-def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: Any) -> None:
+def test_probabilities_are_the_policy_s_with_and_without_a_clause(asked: Any) -> None:
     config, network, params, made = asked
     whole = probing.probabilities(made.scores(params))
     # One of the eleven shows more observations than the agent ever sees.
@@ -52,17 +51,69 @@ def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: 
     np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
 
 
-@pytest.mark.slow
-def test_files_have_a_line_an_update(asked: Any, tmp_path: Path, record: bool) -> None:
+@pytest.fixture(scope="module")
+def folder(asked: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of three updates, the last of which a resumed run wrote again."""
     _, _, params, made = asked
-    for known, updates in ((-1, range(3)), (2, [2])):
-        with closing(probing.ProbeFiles(tmp_path, made, known, clauses_every=2, published=True)) as files:
+    folder = tmp_path_factory.mktemp("files")
+    for first, updates in ((-1, range(3)), (2, [2])):
+        with closing(probing.ProbeFiles(folder, made, first, clauses_every=2, published=True)) as files:
             for update in updates:
                 files.write(params, update, 64 * update)
-    assert [line["update"] for line in rows_of(tmp_path / probing.LINES)] == [0, 1, 2]
-    published = np.loadtxt(tmp_path / probing.DISTRIB, delimiter=",")
-    np.testing.assert_allclose(published, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
-    assert_matches_packed_recording("probe_files", of_folder(tmp_path, {}), record)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_line_an_update_has_the_probabilities_of_all_probes(asked: Any, folder: Path) -> None:
+    _, _, params, made = asked
+
+    lines = rows_of(folder / probing.LINES)
+
+    assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
+    expected = probing.probabilities(made.scores(params))
+    for line in lines:
+        np.testing.assert_allclose(line["probabilities"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_published_lines_have_the_scores(asked: Any, folder: Path) -> None:
+    _, _, params, made = asked
+
+    scores = np.loadtxt(folder / probing.DISTRIB, delimiter=",")
+
+    np.testing.assert_allclose(scores, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_clauses_have_a_line_every_second_update(asked: Any, folder: Path) -> None:
+    _, _, params, made = asked
+
+    lines = rows_of(folder / probing.CLAUSES)
+
+    assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (2, 128)]
+    expected = made.clauses(params)
+    for line in lines:
+        assert len(line["without"]) == len(expected)
+        for clause, values in zip(line["without"], expected, strict=True):
+            assert clause.keys() == values.keys()
+            np.testing.assert_allclose(clause["probabilities"], values["probabilities"], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None:
+    _, _, _, made = asked
+
+    description = json.loads((folder / probing.DESCRIPTION).read_text())
+
+    assert description["actions"] == ["turn left", "turn right", "go forward", "pick up", "drop", "toggle"]
+    assert [probe["prompt"] for probe in description["probes"]] == [
+        made.prompt(probe) for probe in made.probes
+    ]
+    first = description["probes"][0]
+    assert first["name"] == "goal ahead"
+    assert first["goal"] == "go to the red ball"
+    assert first["observations"] == [["You see a wall 4 steps forward", "You see a red ball 3 steps forward"]]
+    assert first["actions"] == []
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:
@@ -73,7 +124,7 @@ def test_probabilities_of_any_logits_sum_to_one() -> None:
 @pytest.mark.parametrize(
     ("level", "language"), [("BabyAI-GoToFrench-v0", ""), ("BabyAI-GoToLocal-v0", "french")]
 )
-def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
+def test_a_french_agent_is_not_asked_english_probes(
     asked: Any, tmp_path: Path, capsys: Any, level: str, language: str
 ) -> None:
     config, network, _, _ = asked

@@ -15,14 +15,14 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql import evaluate_text
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
-from motif_jax.ilql.evaluation import text_episodes
+from motif_jax.ilql.evaluation import published_log, text_episodes
 from motif_jax.ilql.tasks import file_tokens, registry
 from motif_jax.lm import folder
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from motif_jax.play import evaluation_files
 from motif_jax.published import evaluation_logs
-from tests import recorded_outputs, text_agents
+from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config, run_config
 
@@ -72,27 +72,113 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
     assert found["measures"]["length"]["mean"]["value"] == 3
 
 
-def test_games_of_a_policy_are_counted_and_told(tmp_path: Path, monkeypatch, capsys, record: bool) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of nine games of a policy, the last four of which a second command added."""
+    workdir = tmp_path_factory.mktemp("games") / "run"
     values = {
         "task": "tests.toy_text:Task",
         "policy": "half",
         "options": '{"length": 2}',
         "lanes": 2,
-        "episodes": 5,
         "seed": 3,
+        "published_log": True,
     }
-    evaluate(tmp_path / "run", **values, published_log=True)
-    # More are added to those that are there.
-    evaluate(tmp_path / "run", **{**values, "episodes": 9}, published_log=True)
-    log = evaluation_logs.read(tmp_path / "run/eval_log.pkl")
-    assert log.returns.tolist() == parquet.read(tmp_path / "run/dialogues.parquet").returns().tolist()
-    names = {tmp_path: "FOLDER"}
-    parts = recorded_outputs.of_folder(tmp_path / "run", names)
-    parts = {name: text for name, text in parts.items() if name != "config.json"}
-    # Where lines are broken hangs on how fast it was.
-    parts["printed"] = recorded_outputs.replaced(" ".join(capsys.readouterr().out.split()), names)
-    recorded_outputs.assert_matches_packed_recording("evaluate_text_policy", parts, record)
+    evaluate(workdir, **values, episodes=5)
+    return evaluate(workdir, **values, episodes=9)
+
+
+def test_more_episodes_are_added_to_a_run(games: Path) -> None:
+    rows = evaluation_files.read_rows(games / evaluation_files.JOURNAL)
+
+    assert [(row["index"], row["session"]) for row in sorted(rows, key=lambda row: row["index"])] == [
+        *((index, 0) for index in range(5)),
+        *((index, 1) for index in range(5, 9)),
+    ]
+    assert len({row["seed"] for row in rows}) == 9
+
+
+def test_dialogues_are_written_in_the_order_of_their_episodes(games: Path) -> None:
+    rows = evaluation_files.read_evaluation(games)["rows"]
+    dialogues = parquet.read(games / "dialogues.parquet")
+
+    assert [dialogue.meta for dialogue in dialogues] == [{"index": index} for index in range(9)]
+    returns = {row["index"]: row["return"] for row in rows}
+    for dialogue in dialogues:
+        word, *letters = dialogue.texts
+        assert dialogue.terminal
+        assert dialogue.rewards == (
+            None,
+            *(float(letter == right) for letter, right in zip(letters, word[::-1], strict=True)),
+        )
+        assert dialogue.total == returns[dialogue.meta["index"]]
+
+
+def test_an_evaluation_has_means_over_all_episodes(games: Path) -> None:
+    evaluation = evaluation_files.read_evaluation(games)
+    returns = parquet.read(games / "dialogues.parquet").returns()
+
+    assert evaluation["episodes"] == 9
+    assert evaluation["steps"] == 18
+    assert evaluation["failed_requests"] == 0
+    measure = evaluation["measures"]["return"]
+    assert measure["mean"]["value"] == pytest.approx(returns.mean())
+    assert (measure["minimum"], measure["maximum"]) == (returns.min(), returns.max())
+    assert measure["mean"]["low"] <= measure["mean"]["value"] <= measure["mean"]["high"]
+    assert evaluation["measures"]["length"]["mean"]["value"] == 2.0
+
+
+def test_a_plan_names_task_policy_and_seed(games: Path) -> None:
+    plan = json.loads((games / evaluate_text.PLAN).read_text())
+
+    assert plan == {
+        "decode": None,
+        "digest": None,
+        "drawn_from": {"length": 2},
+        "environment": "tests.toy_text:Task",
+        "options": {"length": 2},
+        "policy": "half",
+        "seed": 3,
+        "values": False,
+    }
+
+
+def test_a_published_log_has_the_returns_of_all_episodes(games: Path) -> None:
+    log = evaluation_logs.read(games / published_log.FILE)
+
+    assert log.returns.tolist() == parquet.read(games / "dialogues.parquet").returns().tolist()
+
+
+def test_a_table_has_the_measures_of_all_episodes(games: Path) -> None:
+    table = (games / "table.md").read_text()
+
+    assert table.startswith("half on tests.toy_text:Task")
+    assert "return (reward)" in table
+    assert "9 episodes, 18 actions" in table
+
+
+def test_a_page_shows_the_first_games(games: Path) -> None:
+    page = (games / evaluate_text.PAGE).read_text()
+
+    returns = parquet.read(games / "dialogues.parquet").returns()
+    for game in range(SMALL["show"]):
+        assert f"<h2>Game {game}</h2>" in page
+        assert f"return {returns[game]:g}, 2 actions" in page
+    assert page.count("<h2>Game ") == SMALL["show"]
+
+
+def test_a_command_prints_where_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    workdir = tmp_path / "run"
+
+    evaluate(workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2)
+
+    # The terminal breaks long lines.
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "half on tests.toy_text:Task" in printed
+    assert f"written: {workdir}/evaluation.json, episodes.parquet, dialogues.parquet, table.md" in printed
 
 
 # It dies when it writes its 41st episode.
@@ -113,7 +199,7 @@ evaluate(Path(sys.argv[1]), agent=sys.argv[2], policy="fitting", episodes=200, l
 
 
 @pytest.mark.slow
-def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
+def test_a_killed_evaluation_resumes_from_its_journal(agent: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "killed"
     killed(KILLED, str(workdir), str(agent))
     before = evaluation_files.read_rows(workdir / evaluation_files.JOURNAL)
@@ -125,7 +211,7 @@ def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
     assert all(after[row["index"]] == row for row in before if row["index"] in after)
 
 
-def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None:
+def test_an_agent_s_text_that_the_task_cannot_read_has_tokens() -> None:
     inner = registry.make("tests.toy_text:Task", {}).tokenizer()
     tokenizer = text_episodes.ActionTokens(inner)
     with pytest.raises(ValueError, match="not found"):

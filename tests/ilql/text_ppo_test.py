@@ -1,4 +1,4 @@
-"""train_text by PPO: what was written is learned from as it was, from where the policy began; killed it ends with the same bits."""
+"""train_text by PPO: episodes are learned from as they were played, and a killed run ends with the same bits."""
 
 from __future__ import annotations
 
@@ -23,48 +23,52 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def speaks(tmp_path_factory: pytest.TempPathFactory) -> str:
-    given = Design(q="none"), "bc", TOY, {"length": 2}, 0, {"longest_action": 3}
-    return str(text_agents.write(tmp_path_factory.mktemp("speaks"), *given))
+def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of behaviour cloning, whose actions have at most three tokens."""
+    folder = tmp_path_factory.mktemp("policy")
+    settings = {"longest_action": 3}
+    return str(text_agents.write(folder, Design(q="none"), "bc", TOY, {"length": 2}, settings=settings))
 
 
 @pytest.mark.slow
-def test_what_it_wrote_is_as_likely_in_learning_as_it_was_in_playing(
-    tmp_path: Path, speaks: str, monkeypatch: pytest.MonkeyPatch
+def test_tokens_are_as_likely_in_learning_as_in_play(
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delimiters in the middle of an action and actions that were cut too; of additions to a frozen trunk, which is the reference."""
-    seen: list[Any] = []
-    step = text_ppo.PpoTraining.batches_for
+    """Also with delimiters within an action and with cut actions, for additions to a frozen trunk, which is the reference."""
+    batches: list[tuple[Any, np.ndarray]] = []
+    batches_for = text_ppo.PpoTraining.batches_for
 
-    def kept(self: Any, state: Any, shared: Any, first: int, count: int) -> Any:
-        batch = step(self, state, shared, first, count)
-        found = jax.tree.map(lambda leaf: leaf[0], batch)
-        look = self.estimates(
-            self.parallel.acting(state.params), self.parallel.acting(shared), found.dialogues
-        )
-        seen.append((found, np.asarray(look.log_probs)))
+    def recorded(self: Any, state: Any, shared: Any, first: int, count: int) -> Any:
+        step = batches_for(self, state, shared, first, count)
+        batch = jax.tree.map(lambda leaf: leaf[0], step)
+        learned = self.parallel.acting(state.params)
+        frozen = self.parallel.acting(shared)
+        batches.append((batch, np.asarray(self.estimates(learned, frozen, batch.dialogues).log_probs)))
         assert text_ppo.REFERENCE not in shared
         assert set(state.params) == {"additions", text_ppo.VALUE}
-        return batch
+        return step
 
-    monkeypatch.setattr(text_ppo.PpoTraining, "batches_for", kept)
+    monkeypatch.setattr(text_ppo.PpoTraining, "batches_for", recorded)
     lora = {"lora.patterns": "*/attention/query", "lora.rank": 2, "max_steps": 2}
-    train(tmp_path / "run", "ppo", **{**VALUES, **lora, "initial.policy": speaks})
-    ends = 0
-    for played, log_probs in seen:
-        live = played.dialogues.live
-        np.testing.assert_allclose(played.log_probs[live], log_probs[live], atol=2e-5)
-        assert (played.utterances == 2).all()
-        ends += int((live.sum(axis=1) < 6).sum())
-        assert live.sum() >= played.utterances.sum()
-    assert ends < 16  # some were cut: they have all three tokens that an action may have
+
+    train(tmp_path / "run", "ppo", **{**VALUES, **lora, "initial.policy": policy})
+
+    shorter = 0
+    for batch, log_probs in batches:
+        live = batch.dialogues.live
+        np.testing.assert_allclose(batch.log_probs[live], log_probs[live], atol=2e-5)
+        assert (batch.utterances == 2).all()
+        assert live.sum() >= batch.utterances.sum()
+        shorter += int((live.sum(axis=1) < 6).sum())
+    # Some actions were cut: they have all three tokens that an action may have.
+    assert shorter < 16
 
 
 @pytest.mark.slow
-def test_killed_between_two_updates_it_ends_with_the_same_bits(
-    tmp_path: Path, speaks: str, monkeypatch: pytest.MonkeyPatch
+def test_a_run_killed_between_two_updates_ends_with_the_same_bits(
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = {**VALUES, "initial.policy": speaks, "max_steps": 3, "save_every_seconds": 0.0}
+    values = {**VALUES, "initial.policy": policy, "max_steps": 3, "save_every_seconds": 0.0}
     batches = text_ppo.PpoTraining.batches_for
 
     def killed(self: Any, state: Any, shared: Any, first: int, count: int) -> Any:
@@ -78,4 +82,4 @@ def test_killed_between_two_updates_it_ends_with_the_same_bits(
             train(tmp_path / "killed", "ppo", **values)
     assert 0 < resumed.saved_step(tmp_path / "killed") < 3
     train(tmp_path / "killed", "ppo", **values)
-    assert same_bits(train(tmp_path / "whole", "ppo", **values), tmp_path / "killed")
+    assert same_bits(train(tmp_path / "undisturbed", "ppo", **values), tmp_path / "killed")

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import pytest
 
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.training.records import DEVICES
+from motif_jax.core.training.task import TrainingPosition
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.text_objective import Objective, Part
@@ -23,23 +24,35 @@ from tests.reward_fixtures import load_config
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
+class HeldOut(NamedTuple):
+    """Batches to measure with."""
+
+    batches: Sequence[implicit_q.TextBatch]
+
+    def whole(self, max_batches: int) -> Sequence[implicit_q.TextBatch]:
+        return self.batches[:max_batches]
+
+
 def task_of(
-    objective: Objective, given: Any = ({}, {}, {}), devices: int = 1, **changes: Any
+    objective: Objective,
+    given: Any = ({}, {}, {}),
+    devices: int = 1,
+    held_out: Sequence[implicit_q.TextBatch] = (),
+    **changes: Any,
 ) -> TextTraining:
     config = read_section(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
-    batches: Any = SimpleNamespace(whole=lambda most: [])
-    data = TrainingData(None, batches, {"train": "some"}, "")
+    data = TrainingData(None, HeldOut(held_out), {"train": "some"}, "")
     return TextTraining(config, objective, given, data, DataParallel(jax.local_devices()[:devices]))
 
 
-def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
+def test_dropout_pins_the_number_of_devices() -> None:
     for dropout, kept in ((False, {}), (True, {DEVICES: "2"})):
         task = task_of(dataclasses.replace(objective_of("bc"), dropout=dropout), devices=2)
         assert task.digests == {"train": "some", **kept}
 
 
 @pytest.mark.slow
-def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_means() -> None:
+def test_a_loss_is_the_mean_over_actions_or_over_micro_batches() -> None:
     """Three dialogues of unequal numbers of actions, a micro-batch each."""
     objective, batch = objective_of("bc"), batch_of()
     learned, _, _ = parameters(objective, batch)
@@ -57,7 +70,7 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
 
 @pytest.mark.slow
 @pytest.mark.parametrize("average", ["batch", "micro_batch"])
-def test_held_out_means_are_those_of_the_batch_in_less_memory(average: str) -> None:
+def test_micro_batches_give_held_out_means_in_less_memory(average: str) -> None:
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)
     measured, memory = [], []
@@ -74,7 +87,7 @@ def test_held_out_means_are_those_of_the_batch_in_less_memory(average: str) -> N
 
 
 @pytest.mark.slow
-def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment() -> None:
+def test_a_step_that_is_not_finite_changes_no_state() -> None:
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)
     task = task_of(objective, (learned, frozen["target"], {}), accumulate=1)
@@ -86,3 +99,47 @@ def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment(
         for part, before in zip(new, state, strict=True):
             same = jax.tree.map(lambda a, b: np.array_equal(a[0], b), part, before)
             assert all(jax.tree.leaves(same)) == (not changes)
+
+
+def test_a_row_of_the_log_has_means_and_extremes_of_its_steps() -> None:
+    metrics = {
+        "tokens": np.array([2, 6], np.float32),
+        "loss": np.array([3, 5], np.float32),
+        "q_min": np.array([3, -1], np.float32),
+        "q_max": np.array([2, 9], np.float32),
+    }
+
+    row = task_of(objective_of("bc")).logged(metrics, seconds=2.0)
+
+    assert row == {
+        "train/loss": 4.0,
+        "train/q_min": -1.0,
+        "train/q_max": 9.0,
+        "throughput/tokens_per_second": 4.0,
+    }
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_the_loss_of_all_held_out_dialogues() -> None:
+    """Held-out batches of unequal numbers of actions count by their actions, and the policy's term by its tokens."""
+    objective, batch = objective_of("ilql"), batch_of()
+    learned, frozen, part = parameters(objective, batch)
+    rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
+    given = (learned, frozen["target"], {})
+    sizes = {"accumulate": 1, "batch_size": 1, "evaluation_batches": len(rows)}
+    task = task_of(objective, given, held_out=rows, **sizes)
+    state = task.parallel.replicate(task.init_state())
+    position = TrainingPosition(
+        step=6, sums={"steps": 4.0, "loss": 6.0, "q": 2.0, "v": 3.0, "policy": 4.0, "conservative": 5.0}
+    )
+
+    row = task.evaluate(state, None, position).row
+
+    expected = objective.terms(learned, frozen, part, None)
+    for name in ("loss", "q", "v", "policy", "conservative"):
+        np.testing.assert_allclose(row[f"validation/{name}"], getattr(expected, name), rtol=1e-4)
+    trained = {"loss": 1.5, "q": 0.5, "v": 0.75, "policy": 1.0, "conservative": 1.25}
+    assert {name: row[f"train/{name}"] for name in trained} == trained
+    assert row["train/dialogues"] == 6
+    # The margin term has no weight.
+    assert "validation/margin" not in row

@@ -22,12 +22,12 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 class OfAnyLength(Backwards):
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self._most = most
+    def __init__(self, longest: int) -> None:
+        super().__init__(longest)
+        self._longest = longest
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> Any:
-        self._length = int(rng.integers(1, self._most + 1))
+        self._length = int(rng.integers(1, self._longest + 1))
         return super().reset(rng, start)
 
 
@@ -39,30 +39,32 @@ class Uneven(Task):
 
 
 @pytest.mark.slow
-def test_stopped_in_the_middle_of_a_chunk_of_a_stream_it_ends_with_the_same_bits(
+def test_a_run_stopped_within_a_chunk_ends_with_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With dropout, whose places are those of the whole chunk's width; its longest dialogue is in the step that was done."""
+    """Dropout depends on the width of the chunk, whose longest dialogue is in the step before the stop."""
     values = {
         "task": f"{__name__}:Uneven", "options": '{"length": 9}', "network.max_length": 32, "dropout": 0.5, "batch_size": 2, "chunk_steps": 4, "evaluate_every": 4,
         "seed": 1,
     }  # fmt: skip
-    goes_on, widths, made = TrainingLoop.goes_on, [], text_task.TextTraining.batches
+    goes_on = TrainingLoop.goes_on
+    batches = text_task.TextTraining.batches
+    widths: list[list[int]] = []  # of the steps of each chunk
 
-    def asked_to_stop(self: Any, started: Any) -> bool:
+    def stopped(self: Any, started: Any) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
         return goes_on(self, started)
 
-    def told(self: Any, first: int, count: int) -> Any:
-        widths.append([made(self, step, 1).tokens.shape[-1] for step in range(first, first + count)])
-        return made(self, first, count)
+    def measured(self: Any, first: int, count: int) -> Any:
+        widths.append([batches(self, step, 1).tokens.shape[-1] for step in range(first, first + count)])
+        return batches(self, first, count)
 
     config = config_of("bc", **values)
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingLoop, "goes_on", asked_to_stop)
-        patch.setattr(text_task.TextTraining, "batches", told)
+        patch.setattr(TrainingLoop, "goes_on", stopped)
+        patch.setattr(text_task.TextTraining, "batches", measured)
         assert stage.run(config, tmp_path / "stopped") == EXIT_CODE
     assert widths[0][0] > max(widths[0][1:])
     with resumed.takes(3):
         assert stage.run(config, tmp_path / "stopped") == 0
-    assert same_bits(train(tmp_path / "whole", "bc", **values), tmp_path / "stopped")
+    assert same_bits(train(tmp_path / "undisturbed", "bc", **values), tmp_path / "stopped")

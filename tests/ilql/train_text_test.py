@@ -70,9 +70,7 @@ def test_targets_follow_and_heads_learn(tmp_path: Path, data: Path, cloned: Path
 
 
 @pytest.mark.slow
-def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_s_method_trains(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs/examples"))
     own = {"data": str(data), "method.name": "text_method:ExtremeQ", **ONE_TRUNK}
     monkeypatch.setenv("MOTIF_JAX_TRUST", TOY)
@@ -88,9 +86,7 @@ def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
 
 
 @pytest.mark.slow
-def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
-    tmp_path: Path, data: Path
-) -> None:
+def test_a_refused_filter_leaves_the_folder_usable(tmp_path: Path, data: Path) -> None:
     """Also after a start that was killed; what lay there stays."""
     wrong, right = (config_of("bc", data=str(data), **{"filter.cutoff": least}) for least in (99.0, 0.0))
     (tmp_path / "notes.txt").write_text("mine")
@@ -144,7 +140,7 @@ def same_bits(one: Path, other: Path) -> list[Path]:
     ("method", "more"),
     [("bc_top", {"filter.top": 0.5}), pytest.param("ilql_utterance", {"method.policy.beta": 1.0, **ONE_TRUNK}, marks=pytest.mark.extra), ("dt", {}), pytest.param("awac", ONE_TRUNK, marks=pytest.mark.extra), pytest.param("cql", ONE_TRUNK, marks=pytest.mark.extra), ("psi", CLONED), pytest.param("bcq", CLONED, marks=pytest.mark.extra), pytest.param("g", CLONED, marks=pytest.mark.extra), ("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"})],
 )  # fmt: skip
-def test_every_method_and_kind_of_agent_trains_on_a_task_from_outside(
+def test_every_method_trains_on_a_user_s_task(
     tmp_path: Path, data: Path, cloned: Path, method: str, more: dict[str, Any]
 ) -> None:
     takes = "initial.policy" in more

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from motif_jax.lm import caches
-from motif_jax.lm.attention import relative_buckets, rotate
-from motif_jax.lm.config import Rotary
+from motif_jax.lm.attention import relative_buckets, rotate, rotation
+from motif_jax.lm.layer_positions import Rotary
 from motif_jax.lm.layers import KeyValues
 from motif_jax.lm.model import Cache
 
@@ -27,7 +27,7 @@ KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
 def test_positions_turn_pairs_of_numbers(rotary: Rotary, factors: tuple[float, ...]) -> None:
     x = np.random.default_rng(1).normal(size=(1, 1, 2, 1, 6))
     positions = np.array([[[1, 7]]])
-    found = rotate(jnp.asarray(x), jnp.asarray(positions), rotary)
+    found = rotate(jnp.asarray(x), rotation(jnp.asarray(positions), rotary, 6))
     angles = positions[0, 0][:, None] * np.array(factors) * 100.0 ** -(np.arange(3) / 3)
     numbers = (x[0, 0, :, 0, :3] + 1j * x[0, 0, :, 0, 3:]) * np.exp(1j * angles)
     expected = np.concatenate([numbers.real, numbers.imag], axis=-1)

@@ -15,8 +15,9 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.lm import config, config_file, folder, weights
-from motif_jax.lm.config import Dropout, ModelConfig, Rotary
+from motif_jax.lm.config import Dropout, ModelConfig
 from motif_jax.lm.heads import HeadConfig, Heads
+from motif_jax.lm.layer_positions import Rotary
 from tests.lm import models
 from tests.lm.models import NAMES
 

@@ -11,6 +11,7 @@ from motif_jax.lm import next_token
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.next_token import NextToken
 from tests.lm import models
+from tests.sets import extra
 
 GROUPS = [[5], [7, 9, 11], [3]]
 SHARED = [4, 8, 15, 16, 23]
@@ -36,7 +37,7 @@ def alone(model: LanguageModel, params, row: list[int]) -> list[float]:
     return [float(jnp.log(jnp.exp(log_probs[jnp.asarray(group)]).sum())) for group in GROUPS]
 
 
-@pytest.mark.parametrize("batch", [1, 2, 32])
+@pytest.mark.parametrize("batch", [extra(1), 2, 32])
 def test_prompts_together_are_as_each_alone(model, batch: int) -> None:
     found = np.zeros((len(ROWS), len(GROUPS)))
     for positions, log_probs in NextToken(*model, GROUPS, SHARED, batch)(ROWS):

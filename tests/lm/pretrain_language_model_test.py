@@ -19,6 +19,7 @@ from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 from tests import texts
 from tests.lm.pretraining import config_of, train
+from tests.sets import extra
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -63,7 +64,7 @@ def test_it_learns_and_its_model_has_the_perplexity_of_the_last_evaluation(train
     assert measured(trained, text, **given) == pytest.approx(curve[-1], rel=1e-5)
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", ["llama", *(extra(name) for name in LEARNED if name != "llama")])
 def test_every_architecture_and_objective_learns(name: str, text: Path, tmp_path: Path) -> None:
     architecture, given = LEARNED[name]
     more = {"tokenizer.vocab_size": 370, "optimizer.learning_rate": 0.01}
@@ -80,7 +81,7 @@ def test_every_architecture_and_objective_learns(name: str, text: Path, tmp_path
     assert np.isfinite(language.load(run / "model").states(["the red key"])[0]).all()
 
 
-@pytest.mark.parametrize("base", ["float32", "nf4"])
+@pytest.mark.parametrize("base", [extra("float32"), "nf4"])
 def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_path: Path, base: str) -> None:
     lora = {"lora.patterns": "*/attention/*", "lora.rank": 2, "lora.base": base}
     given = {"model.folder": str(trained / "model"), **lora}

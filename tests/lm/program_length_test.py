@@ -99,5 +99,6 @@ def test_scores_and_texts_of_many_layers_are_as_long_as_those_of_two(function: A
     assert model_lines(T5_LAYERS, function) <= MOST * model_lines(2, function)
 
 
+@pytest.mark.extra
 def test_a_step_of_ilql_is_as_long_as_one_of_two_layers() -> None:
     assert ilql_lines(GPT2_LAYERS) <= MOST * ilql_lines(2)

@@ -17,6 +17,7 @@ from motif_jax.lm import config, footprint, generation, scoring
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 from tests.rl.gpu_lowering_test import long_bfloat16_sums
+from tests.sets import extra
 
 FLAN_T5_LARGE = {"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816}
 FLAN_T5_LARGE |= {"num_heads": 16, "num_layers": 24, "num_decoder_layers": 24}
@@ -69,7 +70,7 @@ def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
 
 
 @pytest.mark.slow
-@published
+@pytest.mark.parametrize("name", ["llama_8b", extra("flan_t5_large"), extra("gpt2_medium")])
 def test_memory_is_computed_from_shapes(name: str) -> None:
     _, millions, length, written, mesh, activations = SIZES[name]
     model, again = model_of(name), model_of(name, remat=True)

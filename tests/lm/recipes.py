@@ -17,6 +17,9 @@ CLASSES = {
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "qwen2_windows": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
     "roberta": "RobertaModel",
 }
 T5: dict[str, Any] = {"vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2}
@@ -31,6 +34,16 @@ LLAMA |= {"bos_token_id": 1, "attention_dropout": 0.2}
 STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0}
 STRETCHED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+# Windows are shorter than the rows, and local and global layers have other wavelengths.
+WINDOWS: dict[str, Any] = {"use_sliding_window": True, "sliding_window": 3}
+WINDOWS["layer_types"] = ["full_attention", "sliding_attention"]
+GEMMA3 = {**LLAMA, "num_hidden_layers": 3, "head_dim": 6, "pad_token_id": 0, "sliding_window": 4}
+GEMMA3 |= {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 5}
+GEMMA3 |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+GEMMA3["rope_parameters"] = {
+    "full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}
 ROBERTA = {**COMMON, "max_position_embeddings": 40, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 ROBERTA |= {"pad_token_id": 1, "bos_token_id": 0}
 ROBERTA |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
@@ -40,6 +53,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {**GPT2, "model_type": "gpt2"},
     "llama": {**LLAMA, "model_type": "llama", "rope_parameters": STRETCHED, "tie_word_embeddings": False},
     "qwen2": {**LLAMA, "model_type": "qwen2", "rope_parameters": PLAIN, "tie_word_embeddings": True},
+    "qwen2_windows": {
+        **LLAMA,
+        **WINDOWS,
+        "model_type": "qwen2",
+        "rope_parameters": PLAIN,
+        "tie_word_embeddings": True,
+    },
+    "qwen3": {
+        **LLAMA,
+        "model_type": "qwen3",
+        "head_dim": 6,
+        "rope_parameters": PLAIN,
+        "tie_word_embeddings": False,
+    },
+    "gemma3": {**GEMMA3, "model_type": "gemma3_text", "tie_word_embeddings": True},
     "roberta": {**ROBERTA, "model_type": "roberta"},
 }
 SIDES = ("none", "left", "right")

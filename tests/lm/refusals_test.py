@@ -86,7 +86,27 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
         "config.json: activation 'mish' is not one of relu, gelu, gelu_new, silu",
     ),
     ("llama", {"num_attention_heads": None}, "config.json: num_attention_heads is missing"),
-    ("qwen2", {"use_sliding_window": True}, "config.json: attention in sliding windows is not supported"),
+    (
+        "gemma3",
+        {"final_logit_softcapping": 30.0},
+        "config.json: final_logit_softcapping is 30.0, which is not supported",
+    ),
+    (
+        "gemma3",
+        {"use_bidirectional_attention": True},
+        "use_bidirectional_attention is True, which is not supported",
+    ),
+    ("gemma3", {"layer_types": ["full_attention"]}, "config.json: layer_types has 1 entries for 3 layers"),
+    (
+        "qwen2_windows",
+        {"layer_types": ["full_attention", "chunked_attention"]},
+        "config.json: layer_types has 'chunked_attention', must be full_attention or sliding_attention",
+    ),
+    (
+        "qwen2_windows",
+        {"sliding_window": 0},
+        "config.json: sliding_window is 0, must be a whole number above 0",
+    ),
     (
         "llama",
         {"rope_parameters": {"rope_type": "yarn"}},
@@ -536,7 +556,9 @@ def test_a_folder_that_is_no_model_is_refused(
 ) -> None:
     """By a stage before its work, and by the library."""
     model = shutil.copytree(worded, tmp_path / "model")
-    (model / (SINGLE if name == "pytorch_model.bin" else name)).unlink(missing_ok=True)
+    # The one file of weights is read before an index or a pickle is looked for.
+    replaced = SINGLE if name in ("pytorch_model.bin", INDEX) else name
+    (model / replaced).unlink(missing_ok=True)
     if content is not None:
         (model / name).write_text(content)
     with refuses(words):

@@ -16,7 +16,9 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.tokens import Tokenizer
 from tests.lm import recipes, tokenizer_families
 from tests.lm.tokenizer_families import FAMILIES
+from tests.sets import extra
 
+OTHER_FAMILIES = [family for family in FAMILIES if family != "byte-level byte pairs"]
 PROMPTS = ["go to the red ball, then turn left and pick up the key", "the door is", "go"]
 ACTIONS = [
     ["turn left", "go forward", "open"],
@@ -41,7 +43,12 @@ def model() -> Callable[[str, str], language.TextModel]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "architecture"), [*((family, "gpt2") for family in FAMILIES), ("unigram", "t5")]
+    ("family", "architecture"),
+    [
+        ("byte-level byte pairs", "gpt2"),
+        ("unigram", "t5"),
+        *(extra(family, "gpt2") for family in OTHER_FAMILIES),
+    ],
 )
 def test_scores_are_the_same_alone_and_in_a_mixed_batch(
     model: Callable[[str, str], language.TextModel], family: str, architecture: str

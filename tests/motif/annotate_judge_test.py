@@ -9,6 +9,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.motif import annotate
+from motif_jax.motif.annotation import judge_probes
 from tests import made_up_judge
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import load_config, run_stage
@@ -18,7 +19,7 @@ PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != seco
 
 
 @pytest.fixture
-def given(tmp_path):
+def base_values(tmp_path):
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     return {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "store"), "name": "n"}
 
@@ -33,8 +34,8 @@ def judged(run) -> dict:
     return json.loads((run / "summary.json").read_text())["merged"]
 
 
-def test_a_model_labels_a_dataset_in_both_orders(given, model, tmp_path) -> None:
-    merged = judged(run_stage("annotate", tmp_path / "run", "", **given, **model))
+def test_a_model_labels_a_dataset_in_both_orders(base_values, model, tmp_path) -> None:
+    merged = judged(run_stage("annotate", tmp_path / "run", "", **base_values, **model))
     assert merged["questions"] == len(PAIRS)  # each pair's reverse is in the dataset
     assert merged["judge"]["answers"] == len(PAIRS)
     assert 0 < merged["judge"]["mass"] < 1
@@ -43,25 +44,25 @@ def test_a_model_labels_a_dataset_in_both_orders(given, model, tmp_path) -> None
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
 
 
-def test_a_resumed_run_finds_its_answers_and_their_mass(given, model, tmp_path) -> None:
-    first = judged(run_stage("annotate", tmp_path / "run", "", **given, **model))
-    again = run_stage("annotate", tmp_path / "again", "", **{**given, "name": "m"}, **model)
+def test_a_second_run_takes_answers_and_their_mass_from_the_store(base_values, model, tmp_path) -> None:
+    first = judged(run_stage("annotate", tmp_path / "run", "", **base_values, **model))
+    again = run_stage("annotate", tmp_path / "again", "", **{**base_values, "name": "m"}, **model)
     assert json.loads((again / "summary.json").read_text())["asked"] == 0
     assert judged(again)["judge"] == first["judge"]
 
 
-def test_captions_stand_in_the_judges_order(given, tmp_path, capsys) -> None:
-    merged = judged(run_stage("annotate", tmp_path / "run", "", **given))
-    order = [each["caption"] for each in merged["judge"]["captions"]]
+def test_captions_are_listed_from_the_most_preferred_on(base_values, tmp_path, capsys) -> None:
+    merged = judged(run_stage("annotate", tmp_path / "run", "", **base_values))
+    order = [row["caption"] for row in merged["judge"]["captions"]]
     assert set(order) == set(TEXTS)
     assert order[0] in (TEXTS[0], TEXTS[3])
     assert f"wins most: '{order[0]}'" in capsys.readouterr().out
 
 
-def test_agreement_with_other_labels_is_reported(given, tmp_path, capsys) -> None:
-    run_stage("annotate", tmp_path / "run", "", **given)
+def test_agreement_with_other_labels_is_reported(base_values, tmp_path, capsys) -> None:
+    run_stage("annotate", tmp_path / "run", "", **base_values)
     merged = judged(
-        run_stage("annotate", tmp_path / "again", "", **{**given, "name": "m"}, agreement_with="n")
+        run_stage("annotate", tmp_path / "again", "", **{**base_values, "name": "m"}, agreement_with="n")
     )
     assert merged["agreement"] == {
         "with": "n",
@@ -73,17 +74,23 @@ def test_agreement_with_other_labels_is_reported(given, tmp_path, capsys) -> Non
     assert "100.0% equal to n, kappa 1.00" in capsys.readouterr().out
 
 
-def test_probes_are_asked_instead_of_the_dataset(given, tmp_path, capsys) -> None:
-    run = run_stage("annotate", tmp_path / "run", "", **given, probe=True)
+def test_probes_are_asked_instead_of_the_dataset(base_values, tmp_path, capsys) -> None:
+    run = run_stage("annotate", tmp_path / "run", "", **base_values, probe=True)
     figures = json.loads((run / "probe.json").read_text())
     assert figures["right_both_orders"] > 0.7  # the lexicon knows NetHack
     assert figures["first_share"] == 0.5
-    assert "Its labels are of" in capsys.readouterr().out
+    assert judge_probes.verdict(figures) in capsys.readouterr().out
     assert not (tmp_path / "dataset/preference").exists()
 
 
-def test_a_corrected_bias_changes_the_labels(given, model, tmp_path) -> None:
-    once = {**given, **model, "orders": "once"}
+def test_probes_need_no_dataset(tmp_path) -> None:
+    values = {"probe": True, "probe_pairs": "minihack", "store_dir": str(tmp_path / "store")}
+    run = run_stage("annotate", tmp_path / "run", "", **values)
+    assert json.loads((run / "probe.json").read_text())["answers"] == 60
+
+
+def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> None:
+    once = {**base_values, **model, "orders": "once"}
     plain = judged(run_stage("annotate", tmp_path / "run", "", **once))
     corrected = judged(
         run_stage("annotate", tmp_path / "c", "", **{**once, "name": "c"}, correct_position_bias=True)
@@ -101,8 +108,8 @@ def test_a_corrected_bias_changes_the_labels(given, model, tmp_path) -> None:
         {"probe": True, "annotator": "score"},
     ],
 )
-def test_what_cannot_be_measured_is_refused(given, tmp_path, values) -> None:
+def test_what_cannot_be_measured_is_refused(base_values, tmp_path, values) -> None:
     with pytest.raises(
         UserError, match=f"config.{list(values)[-1] if 'annotator' not in values else 'probe'}="
     ):
-        annotate.check(load_config("annotate", "", given | values), tmp_path / "run")
+        annotate.check(load_config("annotate", "", base_values | values), tmp_path / "run")

@@ -1,66 +1,231 @@
-"""annotate and merge_annotations without a model: what is told and written, shard by shard, and how a run ends before its end."""
+"""annotate and merge_annotations without a model: labels and summaries, shard by shard, and runs that end early."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from motif_jax.core.interruption import EXIT_CODE
+from motif_jax.core.verdicts import FIRST, SECOND, TIE
 from motif_jax.motif import annotate
 from motif_jax.motif.annotation.session import AnnotationSession
-from tests import recorded_outputs
 from tests.chat_server import Server
-from tests.end_to_end.annotate_datasets import write_dataset
+from tests.end_to_end.annotate_datasets import conversations, write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
-TEXTS = [
+NEWT, WALL, NOTHING, DAGGER, GOLD = (
     "You kill the newt!",
     "It's a wall.",
     "",
     "You see here a dagger.",
     "$ - 4 gold pieces.",
-    "It's a wall.",
+)
+# By the lexicon a newt is worth more than a dagger and gold, these more than nothing, and that more than a wall.
+PAIRS = [
+    (NEWT, WALL),
+    (WALL, GOLD),
+    (NOTHING, DAGGER),
+    (DAGGER, NOTHING),
+    (GOLD, WALL),
+    (WALL, NEWT),
+    (NOTHING, NOTHING),
+    (NEWT, GOLD),
+    (NEWT, DAGGER),
 ]
-PAIRS = [*zip(TEXTS, TEXTS[::-1], strict=True), ("", ""), (TEXTS[0], TEXTS[4]), (TEXTS[0], TEXTS[3])]
+LABELS = [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND, TIE, FIRST, FIRST]
+# Pairs of other texts; a pair in the other order is no other question.
+DISTINCT = 5
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
+def options(tmp_path: Path) -> dict[str, Any]:
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     return {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "store"), "name": "n"}
 
 
-def test_shards_are_merged_by_the_last(given: dict[str, Any], tmp_path: Path, capsys, record: bool) -> None:
-    """And asked anew, in both orders, about status, by chance, and combined."""
-    runs: tuple[dict[str, Any], ...] = (
-        {"num_shards": 11, "shard_index": 1},
-        {"num_shards": 2},
-        {"num_shards": 2, "shard_index": 1},
-        {"restart": True},
-        {"name": "both", "orders": "both", "captions.status": True, "keep_conversations": True},
-        {"name": "few", "orders": "given", "limit": 1},
-        {"name": "", "annotator": "random"},
-        {"dry_run": True},
+@pytest.fixture
+def summary_of(options: dict[str, Any], tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs annotate with changed options in a work folder of its own; gives its summary."""
+    folders = (tmp_path / f"run_{number}" for number in itertools.count())
+
+    def run(**changes: Any) -> dict[str, Any]:
+        folder = next(folders)
+        run_stage("annotate", folder, "", **options | changes)
+        return json.loads((folder / "summary.json").read_text())
+
+    return run
+
+
+def label_file(options: dict[str, Any], name: str = "n") -> Path:
+    return Path(options["dataset_dir"]) / "preference" / f"{name}.npy"
+
+
+def test_the_last_shard_writes_the_labels(options, summary_of, capsys) -> None:
+    first = summary_of(num_shards=2)
+    assert not label_file(options).exists()
+    assert "n: waiting for 1 of 2 shards (1)\n" in capsys.readouterr().out
+
+    second = summary_of(num_shards=2, shard_index=1)
+
+    assert np.load(label_file(options)).tolist() == LABELS
+    assert first["asked"] + second["asked"] == DISTINCT
+    assert "merged" not in first
+    merged = second["merged"]
+    assert (merged["first"], merged["second"], merged["tie"], merged["unknown"]) == (5, 3, 1, 0)
+    assert (merged["pairs"], merged["questions"]) == (9, DISTINCT)
+
+
+def test_a_shard_without_questions_names_the_first_missing_shards(summary_of, capsys) -> None:
+    summary = summary_of(num_shards=11, shard_index=1)
+
+    assert (summary["questions"], summary["finished"]) == (0, True)
+    assert "n: waiting for 10 of 11 shards (0, 2, 3, 4, 5, 6, 7, 8, ...)\n" in capsys.readouterr().out
+
+
+def test_the_labels_are_summed_up_in_the_order_of_the_judge(options, summary_of, capsys) -> None:
+    summary = summary_of()
+
+    printed = capsys.readouterr().out.splitlines()
+    assert (
+        f"{label_file(options)}: 9 pairs, 5 distinct questions; 5 first, 3 second, 1 tie, 0 unknown"
+        in printed
     )
-    for place, run in enumerate(runs):
-        run_stage("annotate", tmp_path / f"run_{place}", "", **given | run)
-    del given["store_dir"], given["name"]
-    for name, method in (("", "majority"), ("votes", "majority"), ("means", "mean")):
-        run_stage("merge_annotations", tmp_path / f"merged_{name}", "", **given, name=name, method=method)
-    names = {tmp_path: "FOLDER"}
-    written = recorded_outputs.of_folder(tmp_path, names)
-    parts = {name: text for name, text in written.items() if "config.json" not in name}
-    parts["printed"] = recorded_outputs.replaced(capsys.readouterr().out, names)
-    recorded_outputs.assert_matches_packed_recording("annotate_shards", parts, record)
+    assert (
+        f"wins most: {NEWT!r} 1.00 of 4, {GOLD!r} 0.67 of 3, {DAGGER!r} 0.67 of 3, {NOTHING!r} 0.00 of 2, {WALL!r} 0.00 of 4"
+        in printed
+    )
+    assert f"texts that win are on 22 % of 18 steps: {NEWT!r} 4" in printed
+    judge = summary["merged"]["judge"]
+    assert judge["advice"] == "5 decided answers are too few to judge the judge."
+    assert [caption["caption"] for caption in judge["captions"]] == [NEWT, GOLD, DAGGER, NOTHING, WALL]
+    assert [caption["comparisons"] for caption in judge["captions"]] == [4, 3, 3, 2, 4]
+
+
+def test_probabilities_of_a_pair_in_the_other_order_are_swapped(options, summary_of) -> None:
+    summary_of()
+
+    probabilities = np.load(Path(options["dataset_dir"]) / "annotations" / "n" / "probabilities.npy")
+    np.testing.assert_allclose(probabilities.sum(-1), 1.0, rtol=1e-6)
+    assert probabilities.argmax(-1).tolist() == LABELS
+    # (newt, wall) and (wall, newt).
+    np.testing.assert_allclose(probabilities[0], probabilities[5, [1, 0, 2]], rtol=1e-6)
+
+
+def test_a_restart_discards_labels_but_not_the_answers_of_the_store(options, summary_of, capsys) -> None:
+    summary_of()
+
+    summary = summary_of(restart=True)
+
+    assert "n: 9 labels discarded\n" in capsys.readouterr().out
+    assert (summary["asked"], summary["store_hits"]) == (0, DISTINCT)
+    assert np.load(label_file(options)).tolist() == LABELS
+
+
+def test_a_judge_that_is_asked_in_both_orders_agrees_with_itself(options, summary_of, tmp_path) -> None:
+    summary = summary_of(name="both", orders="both", **{"captions.status": True}, keep_conversations=True)
+
+    # With its status each caption is one of its own.
+    assert summary["asked"] == 2 * len(PAIRS)
+    assert summary["merged"]["position_bias"] == {"consistent": 1.0, "first_share": 0.5, "pairs": 9}
+    assert np.load(label_file(options, "both")).tolist() == LABELS
+    (path,) = (tmp_path / "run_0" / "conversations").glob("*.gz")
+    asked = conversations(path)
+    assert len(asked) == 2 * len(PAIRS)
+    for conversation, (first, second) in zip(asked[::2], PAIRS, strict=True):
+        (turn,) = conversation["turns"]
+        shown = turn["content"]
+        assert [caption.partition("[Dlvl:")[0].strip() for caption in shown] == [first, second]
+    for there, back in zip(asked[::2], asked[1::2], strict=True):
+        assert there["turns"][0]["content"] == back["turns"][0]["content"][::-1]
+
+
+def test_a_limit_ends_a_run_before_its_labels(options, summary_of) -> None:
+    summary_of()
+
+    summary = summary_of(name="few", orders="given", limit=1)
+
+    # Of eight ordered pairs the store knows those in the order that was asked before.
+    assert (summary["questions"], summary["asked"], summary["finished"]) == (8, 1, False)
+    assert 0 < summary["store_hits"] <= DISTINCT
+    assert not label_file(options, "few").exists()
+
+
+def test_a_random_annotator_labels_each_pair_under_its_own_name(options, summary_of) -> None:
+    summary = summary_of(name="", annotator="random")
+
+    assert (summary["name"], summary["asked"]) == ("random", len(PAIRS))
+    labels = np.load(label_file(options, "random"))
+    assert set(labels.tolist()) <= {FIRST, SECOND}
+    path = Path(options["dataset_dir"]) / "annotations" / "random" / "probabilities.npy"
+    assert np.load(path).tolist() == [[0.5, 0.5, 0.0]] * len(PAIRS)
+
+
+def test_a_dry_run_writes_nothing(options, tmp_path) -> None:
+    run_stage("annotate", tmp_path / "dry", "", **options, dry_run=True)
+
+    assert not label_file(options).exists()
+    assert not Path(options["store_dir"]).exists()
+
+
+@pytest.fixture
+def merged(options, summary_of, tmp_path) -> Callable[[str, str], dict[str, Any]]:
+    """Merges annotations that agree, n and both, and a random one; gives the summary."""
+    summary_of()
+    summary_of(name="both", orders="both")
+    summary_of(name="", annotator="random")
+
+    def merge(name: str, method: str) -> dict[str, Any]:
+        folder = tmp_path / f"merged_{name}"
+        dataset = options["dataset_dir"]
+        run_stage("merge_annotations", folder, "", dataset_dir=dataset, name=name, method=method)
+        return json.loads((folder / "summary.json").read_text())
+
+    return merge
+
+
+@pytest.mark.parametrize("method", ["majority", "mean"])
+def test_two_annotations_that_agree_outvote_a_random_one(options, merged, method: str) -> None:
+    summary = merged("together", method)
+
+    assert np.load(label_file(options, "together")).tolist() == LABELS
+    assert summary["merged"] == {
+        "name": "together",
+        "method": method,
+        "first": 5,
+        "second": 3,
+        "tie": 1,
+        "unknown": 0,
+    }
+    about = Path(options["dataset_dir"]) / "annotations" / "together" / "ensemble.json"
+    assert set(json.loads(about.read_text())["sources"]["labels"]) == {"both", "n", "random"}
+
+
+def test_annotations_without_a_name_for_the_merged_are_compared_alone(options, merged) -> None:
+    summary = merged("", "majority")
+
+    assert summary["names"] == ["both", "n", "random"]
+    assert "merged" not in summary
+    rows = {(row["first"], row["second"]): row for row in summary["agreement"]}
+    assert (rows["both", "n"]["equal"], rows["both", "n"]["kappa"]) == (1.0, 1.0)
+    random_labels = np.load(label_file(options, "random"))
+    equal = np.mean(random_labels == LABELS)
+    by_chance = sum(
+        np.mean(random_labels == label) * np.mean(np.array(LABELS) == label) for label in (FIRST, SECOND, TIE)
+    )
+    assert rows["n", "random"]["equal"] == pytest.approx(equal)
+    assert rows["n", "random"]["kappa"] == pytest.approx((equal - by_chance) / (1 - by_chance))
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, OSError])
-def test_what_was_tried_is_kept_where_a_run_is_ended(given, tmp_path, monkeypatch, end) -> None:
+def test_a_run_that_is_ended_keeps_its_summary(options, tmp_path, monkeypatch, end) -> None:
     def ended(*_: object, **__: object) -> dict[str, Any]:
         if end is OSError:
             raise OSError("full")
@@ -68,29 +233,31 @@ def test_what_was_tried_is_kept_where_a_run_is_ended(given, tmp_path, monkeypatc
         return {}
 
     monkeypatch.setattr(AnnotationSession, "ask", ended)
-    config = load_config("annotate", "", given)
+    config = load_config("annotate", "", options)
+
     if end is OSError:
         with pytest.raises(OSError, match="full"):
             annotate.run(config, tmp_path / "run")
     else:
         assert annotate.run(config, tmp_path / "run") == EXIT_CODE
-    found = json.loads((tmp_path / "run/summary.json").read_text())
-    assert (found["finished"], found["asked"], found["dataset_questions"]) == (False, 0, 5)
+
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert (summary["finished"], summary["asked"], summary["dataset_questions"]) == (False, 0, DISTINCT)
 
 
 @pytest.mark.parametrize(("mode", "key"), [("analysis", "max_tokens=4096"), ("verdict", "verdict_tokens=64")])
-def test_cut_answers_are_reported_with_the_key_that_cuts_them(given, tmp_path, capsys, mode, key) -> None:
+def test_cut_answers_are_reported_with_the_key_that_cuts_them(options, tmp_path, capsys, mode, key) -> None:
     server = Server()
     choice = {"finish_reason": "length", "message": {"content": None, "reasoning_content": "I weigh"}}
     server.behave = lambda number, request: (200, {"choices": [choice]})
-    asked = {
+    judge = {
         "annotator": "openai",
         "openai.base_url": server.url,
         "openai.model": "judge",
         "answer.mode": mode,
     }
     try:
-        run_stage("annotate", tmp_path / "run", "", **given | asked)
+        run_stage("annotate", tmp_path / "run", "", **options | judge)
     finally:
         server.close()
     summary = json.loads((tmp_path / "run/summary.json").read_text())

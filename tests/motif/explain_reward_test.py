@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 TEXTS = ["Hello", "", "You see here a key."]
 
 
-def test_an_ensemble_goes_through_a_file_unchanged_and_says_where_it_disagrees(trained, tmp_path):
+def test_an_ensemble_goes_through_a_file_unchanged(trained, tmp_path):
     small = {"network.hidden_dim": 32, "ensemble.members": 2}
     ensemble = train(tmp_path / "b", reward_config(trained.parent / "dataset", **small))
     run_stage("export_reward", tmp_path / "file", "", **{"reward.dir": str(ensemble)})
@@ -26,15 +26,17 @@ def test_an_ensemble_goes_through_a_file_unchanged_and_says_where_it_disagrees(t
     expected = rewards.load(ensemble)
     members = expected.trained.members_of_messages(expected.trained.params, as_rows(TEXTS)[0])
     statistics = expected.trained.statistics
-    own = (members - np.c_[statistics["member_mean"]]) / np.sqrt(np.c_[statistics["member_variance"]])
-    np.testing.assert_allclose(expected.disagreement(TEXTS), own.std(axis=0), rtol=1e-4)
+    deviations = np.sqrt(np.c_[statistics["member_variance"]])
+    normalised = (members - np.c_[statistics["member_mean"]]) / deviations
+    np.testing.assert_allclose(expected.disagreement(TEXTS), normalised.std(axis=0), rtol=1e-4)
     assert expected.disagreement("Hello").shape == ()
-    for place in (file, workdir):
-        reward = rewards.load(place)
+    for source in (file, workdir):
+        reward = rewards.load(source)
         np.testing.assert_array_equal(reward.raw(TEXTS), expected.raw(TEXTS))
         np.testing.assert_array_equal(reward.intrinsic(TEXTS), expected.intrinsic(TEXTS))
-    back, known = read_run(workdir), expected.trained
-    assert (back.statistics, back.members) == (known.statistics, known.members)
+    imported = read_run(workdir)
+    assert imported.statistics == expected.trained.statistics
+    assert imported.members == expected.trained.members
 
 
 def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_path):

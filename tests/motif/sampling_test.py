@@ -23,7 +23,7 @@ from motif_jax.rl.actors.worker_process import MAX_DEATHS
 RUNNING = types.SimpleNamespace(requested=False)
 
 
-def how(folder):
+def plan_in(folder):
     options = {"max_episode_steps": 150, "fields": ("tty_chars",)}
     fields = ("message", "blstats", "tty_chars")
     return SamplingPlan("NetHackScore-v1", options, fields, seed=3, length=2, share=1.0, folder=str(folder))
@@ -37,18 +37,26 @@ def contents(folder):
     return {episode: chunks.load(folder, episode, count) for episode, count in chunks.scan(folder).items()}
 
 
-def test_history_grows_and_is_used_again(monkeypatch):
+def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
     monkeypatch.setattr("motif_jax.motif.sampling._FIRST_CAPACITY", 3)
-    small = History(env := registry.make("NetHackScore-v1", max_episode_steps=40))
+    environment = registry.make("NetHackScore-v1", max_episode_steps=40)
+    small = History(environment)
     monkeypatch.undo()
-    large = History(env)
+    large = History(environment)
+
     for seed in (1, 2):
-        one, two = (dict(history.play(seed, HABITS["runner"])[0]) for history in (small, large))
-        assert len(one["rewards"]) > 3
-        np.testing.assert_equal(one, two)
+        grown = dict(small.play(seed, HABITS["runner"])[0])
+        roomy = dict(large.play(seed, HABITS["runner"])[0])
+        assert len(grown["rewards"]) > 3
+        np.testing.assert_equal(grown, roomy)
+    environment.close()
+
+
+def test_a_player_without_more_actions_ends_the_episode_with_an_error():
+    environment = registry.make("NetHackScore-v1", max_episode_steps=40)
     with pytest.raises(RuntimeError, match="no more actions"):
-        small.play(1, ReplayedActions(np.zeros(2, int)))
-    env.close()
+        History(environment).play(1, ReplayedActions(np.zeros(2, int)))
+    environment.close()
 
 
 def test_caption_keys_compare_captions():
@@ -65,7 +73,9 @@ def test_killed_processes_are_replaced(tmp_path):
     for name, workers, kills in (("one", 1, 0), ("killed", 2, 1)):
         folder = tmp_path / name
         folder.mkdir()
-        for number, result in enumerate(sampling.record(map(job, range(12)), how(folder), workers, RUNNING)):
+        for number, result in enumerate(
+            sampling.record(map(job, range(12)), plan_in(folder), workers, RUNNING)
+        ):
             if number < kills:
                 os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
             assert not result.left_out
@@ -77,20 +87,20 @@ def test_killed_processes_are_replaced(tmp_path):
 @pytest.mark.slow
 def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
     jobs = iter([job(0), job(1), job(2, ReplayedActions(np.zeros(3, int))), job(3)])
-    results = {r.job.index: r for r in sampling.record(jobs, how(tmp_path), 2, RUNNING)}
+    results = {r.job.index: r for r in sampling.record(jobs, plan_in(tmp_path), 2, RUNNING)}
     assert {index for index, result in results.items() if result.left_out} == {2}
-    found = chunks.scan(tmp_path)
-    assert found[2] == 0
-    assert min(found[index] for index in (0, 1, 3)) > 0
+    counts = chunks.scan(tmp_path)
+    assert counts[2] == 0
+    assert min(counts[index] for index in (0, 1, 3)) > 0
     assert capfd.readouterr().err.count("EngineError: the player had no more") == MAX_DEATHS
 
 
 @pytest.mark.slow
-def test_processes_that_die_of_the_first_episode_end_a_collection_but_not_a_resumed_one(tmp_path, capfd):
+def test_processes_that_die_of_the_first_episode_end_a_fresh_collection(tmp_path, capfd):
     jobs = [job(0, ReplayedActions(np.zeros(3, int)))]
     with pytest.raises(UserError, match="die before they have played one episode"):
-        list(sampling.record(iter(jobs), how(tmp_path), 1, RUNNING))
-    (result,) = sampling.record(iter(jobs), how(tmp_path), 1, RUNNING, answered=True)
+        list(sampling.record(iter(jobs), plan_in(tmp_path), 1, RUNNING))
+    (result,) = sampling.record(iter(jobs), plan_in(tmp_path), 1, RUNNING, has_episodes=True)
     assert result.left_out
     assert "no more actions" in capfd.readouterr().err
 
@@ -103,12 +113,13 @@ def test_recording_processes_are_light():
 
 
 def test_a_stop_leaves_nothing_in_the_temporary_directory(tmp_path, monkeypatch):
-    temporary, folder = tmp_path / "temporary", tmp_path / "chunks"
+    temporary = tmp_path / "temporary"
+    folder = tmp_path / "chunks"
     temporary.mkdir()
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     stop = types.SimpleNamespace(requested=False)
-    for _ in sampling.record(map(job, range(1000)), how(folder), 2, stop):
+    for _ in sampling.record(map(job, range(1000)), plan_in(folder), 2, stop):
         assert list(temporary.iterdir()), "games of processes at work"
         stop.requested = True
     assert not list(temporary.iterdir())

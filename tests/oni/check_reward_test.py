@@ -1,106 +1,165 @@
-"""What check_reward asks about the messages of an evaluation."""
+"""How often a reward and its annotator agree: on which messages, what is printed, and what is asked."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import YES
+from motif_jax.core.verdicts import NO, YES
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni import check_reward
 from motif_jax.oni.label_queue import Label
+from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.play import messages
 from motif_jax.play.evaluation_files import MESSAGES
 from tests.reward_fixtures import load_config
 
+# Rewards of the run's messages; a classifier also rates those without a label.
+REWARDS = {"caf\xe9\nlabelled": 0.6, "often": 0.5, "seldom": 0.1, "caf\xe9\nnew": 0.7, "c": 0.4}
+MET = {"caf\xe9\nnew": 1, "caf\xe9\nlabelled": 9, "often": 5, "seldom": 4, "unlabelled": 8, "c": 3}
+LABELS = {"caf\xe9\nlabelled": (YES, None), "often": (YES, None), "seldom": (NO, None)}
+MOMENTS = {"mean": 0.0, "variance": 1.0, "member_mean": [0.0], "member_variance": [1.0]}
 
-def test_messages_of_a_run_and_an_evaluation_are_compared_as_the_game_says_them(
-    tmp_path, monkeypatch, capsys
-):
-    counts = {"caf\xe9\nlabelled": 3, "caf\xe9\nnew": 2, "b": 1}
-    met = [messages.MessageTally(messages.as_text(k.encode()), n) for k, n in counts.items()]
-    (tmp_path / MESSAGES).write_text(json.dumps(list(map(asdict, met))))
-    paid = {"caf\xe9\nlabelled": 0.6, "often": 0.5, "seldom": 0.1, "caf\xe9\nnew": 0.7, "c": 0.4}
-    reward = SimpleNamespace(
-        step=7,
-        met={"caf\xe9\nnew": 1, "caf\xe9\nlabelled": 9, "often": 5, "seldom": 4, "unlabelled": 8, "c": 3},
-        labels={"caf\xe9\nlabelled": (YES, None), "often": (YES, None), "seldom": (0, None)},
-        config={"reward": {"kind": "retrieval", "classifier": {"threshold": 0.65}}},
-        params={},
-        of_messages=lambda params, rows: np.array(
-            [paid[bytes(row).rstrip(b"\0").decode()] for row in rows], np.float32
-        ),
-    )
-    asked = []
-    answers = {"caf\xe9\nnew": YES, "c": YES}
-    monkeypatch.setattr(check_reward, "open_reward", lambda *place: reward)
-    monkeypatch.setattr(
-        check_reward, "_ask", lambda folder, texts, seconds: asked.append((folder, texts, seconds)) or answers
-    )
-    values = {
-        "reward.dir": "runs/oni",
-        "evaluation": str(tmp_path),
-        "least_met": 5,
-        "questions": 3,
-        "wait_seconds": 9.0,
+
+class RatedMessages(OnlineRewardModel):
+    """A reward of known values in place of a network's."""
+
+    def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        texts = [bytes(row).rstrip(b"\0").decode() for row in messages]
+        return np.array([[REWARDS[text] for text in texts]], np.float32)
+
+
+def rated_messages(kind: str) -> RatedMessages:
+    config = {
+        "reward": {"kind": kind, "classifier": {"threshold": 0.65}, "training": {"deviations": 0.0}},
+        "compat": {},
     }
-    config = load_config("check_reward", "", values)
+    network = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
+    return RatedMessages(Path("run"), 7, network, {}, 1, MOMENTS, config, [], labels=LABELS, taken=3, met=MET)
+
+
+class AnsweringService:
+    """Answers what it knows when its figures are read, just before the labels are taken."""
+
+    answers = {"caf\xe9\nnew": YES, "c": YES}
+    questions: list[str] = []
+
+    def __init__(self, config: Any, form: Any) -> None:
+        self.ready: list[Label] = []
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def enqueue(self, items: Any, counts: Any, scores: Any, step: int) -> None:
+        type(self).questions = [item[0] for item in items]
+
+    def metrics(self) -> dict[str, float]:
+        self.ready = [Label((text,), self.answers[text]) for text in self.questions if text in self.answers]
+        type(self).answers = {}
+        return {"annotator/queued": 0.0, "annotator/in_flight": 0.0}
+
+    def poll(self) -> list[Label]:
+        labels = self.ready
+        self.ready = []
+        return labels
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigDict:
+    run = tmp_path / "oni"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(load_config("oni", "").to_dict()))
+    evaluation = tmp_path / "evaluation"
+    evaluation.mkdir()
+    counts = {"caf\xe9\nlabelled": 3, "caf\xe9\nnew": 2, "b": 1}
+    tallies = [
+        messages.MessageTally(messages.as_text(text.encode()), count) for text, count in counts.items()
+    ]
+    (evaluation / MESSAGES).write_text(json.dumps([asdict(tally) for tally in tallies]))
+
+    monkeypatch.setattr(check_reward, "open_reward", lambda *arguments: rated_messages("retrieval"))
+    monkeypatch.setattr(check_reward, "LabelService", AnsweringService)
+    monkeypatch.setattr(AnsweringService, "answers", {"caf\xe9\nnew": YES, "c": YES})
+    values = {"reward.dir": str(run), "evaluation": str(evaluation), "least_met": 5, "questions": 3}
+    return load_config("check_reward", "", values)
+
+
+def test_the_most_frequent_messages_without_a_label_are_asked(config: ConfigDict, tmp_path: Path) -> None:
     check_reward.run(config, tmp_path / "check")
-    assert asked == [(Path("runs/oni"), ["unlabelled", "c", "caf\xe9\nnew"], 9.0)]
-    share = {"value": 0.5, "low": pytest.approx(0.0945, abs=1e-4), "high": pytest.approx(0.9055, abs=1e-4)}
-    often, never = ({"share": share, "messages": 2, "against": [text]} for text in ("often", "c"))
+
+    # Steps of the run and of the evaluation together: "unlabelled" 8, "c" 3, "caf\xe9\nnew" 1 + 2.
+    assert AnsweringService.questions == ["unlabelled", "c", "caf\xe9\nnew"]
+
+
+def test_the_summary_has_shares_with_intervals_and_messages_against(
+    config: ConfigDict, tmp_path: Path
+) -> None:
+    check_reward.run(config, tmp_path / "check")
+
     summary = json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())
-    assert summary == {"step": 7, "least_met": 5, "met_often": often, "never_labelled": never}
-    told = "reward and annotator agree on 50.0% (9.5% to 90.5%) of the 2 {}; not on {!r}\n"
-    kinds = (("labelled messages seen at least 5 times", "often"), ("messages that were never labelled", "c"))
-    assert capsys.readouterr().out == "".join(told.format(*kind) for kind in kinds)
-    config.minimum, config.evaluation = 0.5, ""
+    share = {"value": 0.5, "low": pytest.approx(0.0945, abs=1e-4), "high": pytest.approx(0.9055, abs=1e-4)}
+    assert summary == {
+        "step": 7,
+        "least_met": 5,
+        "met_often": {"share": share, "messages": 2, "against": ["often"]},
+        "never_labelled": {"share": share, "messages": 2, "against": ["c"]},
+    }
+
+
+def test_both_agreements_are_printed_with_their_messages(config: ConfigDict, tmp_path: Path, capsys) -> None:
     check_reward.run(config, tmp_path / "check")
-    assert capsys.readouterr().out.endswith(
-        "messages that were never labelled (of the run itself); not on 'c'\n"
-    )
-    reward.config["reward"]["kind"] = "classification"
+
+    agreement = "reward and annotator agree on 50.0% (9.5% to 90.5%) of the 2 "
+    assert capsys.readouterr().out.splitlines() == [
+        f"{agreement}labelled messages seen at least 5 times; not on 'often'",
+        f"{agreement}messages that were never labelled; not on 'c'",
+    ]
+
+
+def test_without_an_evaluation_messages_of_the_run_are_asked(
+    config: ConfigDict, tmp_path: Path, capsys
+) -> None:
+    config.evaluation = ""
+
+    check_reward.run(config, tmp_path / "check")
+
+    assert AnsweringService.questions == ["unlabelled", "c", "caf\xe9\nnew"]
+    assert "never labelled (of the run itself)" in capsys.readouterr().out
+
+
+def test_an_agreement_of_the_minimum_is_enough(config: ConfigDict, tmp_path: Path) -> None:
+    config.minimum = 0.5
+
+    check_reward.run(config, tmp_path / "check")
+
+
+def test_a_classifier_that_agrees_less_than_the_minimum_is_refused(
+    config: ConfigDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.minimum = 0.5
+    monkeypatch.setattr(check_reward, "open_reward", lambda *arguments: rated_messages("classification"))
+
     with pytest.raises(UserError) as error:
         check_reward.run(config, tmp_path / "check")
+
     assert str(error.value) == (
         "config.minimum=0.5: the reward agrees with its annotator on 0.0% of the 2 messages seen at least 5 times; "
         f"{tmp_path}/check/agreement.json names those where it does not"
     )
 
 
-class LateService:
-    """Answers just when its figures are read."""
+def test_no_message_has_no_share() -> None:
+    agreement = check_reward.compare({}, {}, {})
 
-    def __init__(self, config, form):
-        self.ready = []
-
-    def start(self):
-        pass
-
-    close = start
-
-    def enqueue(self, items, counts, scores, step):
-        self.items = items
-
-    def queued(self):
-        return 0
-
-    def metrics(self):
-        self.ready = [Label(item, YES) for item in self.items]
-        return {"annotator/queued": 0.0, "annotator/in_flight": 0.0}
-
-    def poll(self):
-        ready, self.ready = self.ready, []
-        return ready
-
-
-def test_a_label_that_comes_between_two_looks_is_not_lost(tmp_path, monkeypatch):
-    config = load_config("oni", "").to_dict()
-    monkeypatch.setattr(check_reward.run_folder, "read_config", lambda folder: config)
-    monkeypatch.setattr(check_reward, "LabelService", LateService)
-    assert check_reward._ask(tmp_path, ["You kill the newt!"], 60.0) == {"You kill the newt!": YES}
+    assert agreement.share is None
+    assert agreement.messages == 0

@@ -20,8 +20,7 @@ from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOW
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Prices, Question, make_annotator
 from motif_jax.motif.annotation.replies import ServerError
 from motif_jax.motif.annotation.store import StoredAnswer
-from motif_jax.oni import label_config as online
-from motif_jax.oni import label_queue, label_service
+from motif_jax.oni import label_config, label_queue, label_service
 from motif_jax.oni.config import Budget, OnlineAnnotator, Queue
 from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.label_service import LabelService
@@ -32,7 +31,8 @@ from tests.end_to_end.annotate_datasets import conversations
 from tests.processes import wait_until
 from tests.reward_fixtures import annotation_config
 
-KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
+KILL = ("You kill the newt!",)
+WALL = ("It's a wall.",)
 
 
 class Counting(Annotator):
@@ -48,15 +48,22 @@ class Counting(Annotator):
         type(self).asked = []
 
     def annotate(self, questions):
-        for place, question in enumerate(questions):
+        for position, question in enumerate(questions):
             self.asked.append(question.items)
             if any("u" in item for item in question.items):
-                yield place, Answer(UNKNOWN, tokens=(10, 0, 0))
+                yield position, Answer(UNKNOWN, tokens=(10, 0, 0))
             elif self.form is SINGLE:
-                yield place, Answer(int("k" in question.items[0]), tokens=(10, 2, 0))
+                yield position, Answer(int("k" in question.items[0]), tokens=(10, 2, 0))
             else:
-                label = FIRST if "k" in question.items[0] else SECOND if "k" in question.items[1] else TIE
-                yield place, Answer(label, tuple(0.8 if n == label else 0.1 for n in range(3)))
+                yield position, self.compare(*question.items)
+
+    @staticmethod
+    def compare(first, second):
+        if "k" in first:
+            return Answer(FIRST, (0.8, 0.1, 0.1))
+        if "k" in second:
+            return Answer(SECOND, (0.1, 0.8, 0.1))
+        return Answer(TIE, (0.1, 0.1, 0.8))
 
 
 def make_config(tmp_path, **values):
@@ -69,18 +76,18 @@ def make_config(tmp_path, **values):
 
 @pytest.fixture
 def make(tmp_path):
-    made = []
+    services = []
 
     def make(form=SINGLE, kind=f"{__name__}:Counting", **values):
         config = make_config(tmp_path, annotator__kind=kind, **values)
-        online.check(config, form)
+        label_config.check(config, form)
         source = LabelService(config, form)
         source.start()
-        made.append(source)
+        services.append(source)
         return source
 
     yield make
-    for source in made:
+    for source in services:
         source.close()
 
 
@@ -89,39 +96,57 @@ def ask(source, *items, step=0):
     return source.poll()
 
 
-def test_each_distinct_question_is_asked_once(make, tmp_path):
+def test_each_distinct_question_is_asked_once(make):
     source = make()
+
     for _ in range(3):
         ask(source, ("k1",), ("b",))
+
     assert Counting.asked == [("b",), ("k1",)]
-    assert {entry.items for entry in ask(make(), ("k1",), ("b",))} == {("b",), ("k1",)}
-    third = make()
-    told = {entry.items: (entry.label, entry.tokens) for entry in ask(third, ("k1",), ("c",))}
-    assert (told, Counting.asked) == ({("k1",): (YES, 0), ("c",): (NO, 12)}, [("c",)])
-    assert third.metrics()["annotator/from_store"] == 1
+
+
+def test_another_run_takes_answers_from_the_store_without_cost(make):
+    ask(make(), ("k1",), ("b",))
+    source = make()
+
+    labels = {label.items: label for label in ask(source, ("k1",), ("c",))}
+
+    assert Counting.asked == [("c",)]
+    assert (labels[("k1",)].label, labels[("k1",)].tokens) == (YES, 0)
+    assert (labels[("c",)].label, labels[("c",)].tokens) == (NO, 12)
+    assert source.metrics()["annotator/from_store"] == 1
 
 
 def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tmp_path):
     config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
-    online.check(config, SINGLE)
-    source = LabelService(online.in_run(config, tmp_path / "run"), SINGLE)
+    label_config.check(config, SINGLE)
+    source = LabelService(label_config.in_run(config, tmp_path / "run"), SINGLE)
     source.start()
     assert len(ask(source, KILL, WALL)) == 2
     source.close()
-    [path] = (tmp_path / "run" / online.CONVERSATIONS).iterdir()
-    kept = {tuple(line["turns"][0]["content"]): line["label"] for line in conversations(path)}
-    assert kept == {KILL: "yes", WALL: "no"}
-    assert any((tmp_path / "run" / online.STORE).iterdir())
+    [path] = (tmp_path / "run" / label_config.CONVERSATIONS).iterdir()
+    logged = {tuple(line["turns"][0]["content"]): line["label"] for line in conversations(path)}
+    assert logged == {KILL: "yes", WALL: "no"}
+    assert any((tmp_path / "run" / label_config.STORE).iterdir())
     assert config.annotator.store_dir == "", "what a user gave stays"
 
 
-def test_equal_texts_are_a_tie_and_both_orders_of_two_are_one_question(make):
+def test_equal_texts_are_a_tie_without_asking(make):
     source = make(PAIR)
+
     assert ask(source, ("a", "a")) == [Label(("a", "a"), TIE, 0.5)]
     assert ask(source, ("a", "a")) == []
-    told = {one.items: (one.label, one.probability) for one in ask(source, ("k", "b"), ("b", "k"))}
-    assert told == {("k", "b"): (FIRST, pytest.approx(0.85)), ("b", "k"): (SECOND, pytest.approx(0.15))}
+    assert Counting.asked == []
+
+
+def test_both_orders_of_two_texts_are_one_question(make):
+    labels = {label.items: label for label in ask(make(PAIR), ("k", "b"), ("b", "k"))}
+
     assert len(Counting.asked) == 1
+    assert labels[("k", "b")].label == FIRST
+    assert labels[("k", "b")].probability == pytest.approx(0.85)
+    assert labels[("b", "k")].label == SECOND
+    assert labels[("b", "k")].probability == pytest.approx(0.15)
 
 
 def test_an_answer_without_a_verdict_is_no_label_and_asked_again_so_many_times(make):
@@ -138,43 +163,41 @@ def test_requeue_asks_entries_as_published(make, published):
     source = make(compat__oni_requeue=published)
     source.enqueue([("k",), ("b",)], [2, 1], None, 0)
     source.enqueue([("k",)], [2], None, 1)
-    told = source.poll()
-    assert len(told) == len(Counting.asked) == (5 if published else 2)
+    labels = source.poll()
+    assert len(labels) == len(Counting.asked) == (5 if published else 2)
     source = make(PAIR, compat__oni_requeue=published)
     ask(source, ("a", "a"))
     assert len(Counting.asked) == published
 
 
 def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
-    said = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
-    with pytest.raises(UserError) as caught, online.in_section():
-        raise UserError(said)
-    named = said.replace("config.goal", "config.annotator.goal").replace(".annotator=", ".annotator.kind=")
-    assert str(caught.value) == named
+    message = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
+
+    with pytest.raises(UserError) as caught, label_config.in_section():
+        raise UserError(message)
+
+    expected = message.replace("config.goal", "config.annotator.goal")
+    expected = expected.replace(".annotator=", ".annotator.kind=")
+    assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize(
-    ("form", "order", "published", "budget"),
-    [
-        (SINGLE, "frequent", False, {"questions": 20, "tokens_per_million_steps": 9_000_000}),
-        (SINGLE, "newest", False, {"questions_per_million_steps": 200_000}),
-        (SINGLE, "newest", True, {"tokens": 900}),
-        (PAIR, "uncertain", False, {"tokens_per_million_steps": 4_000_000}),
-        (PAIR, "newest", True, {"questions": 70, "tokens": 900}),
-    ],
-)
 class DrawnTraining:
     """Meets drawn texts, sends what its bookkeeper takes, and gets drawn answers, some of which fail."""
 
     def __init__(self, form, order="frequent", size=1000, attempts=2, published=False, **budget):
-        self.form, self.draw, self.step = form, random.Random(3), 0
+        self.form = form
+        self.draw = random.Random(3)
+        self.step = 0
         queue = Queue(size=size, order=order, batch=3, budget=Budget(**budget))
         prices = Prices(2.0, 1.0, 8.0)
         self.make = functools.partial(LabelBookkeeper, queue, attempts, published, form, {"a": 1}, prices)
         self.book = self.make()
-        self.flying, self.labels = [], []
-        # Each question that was sent, and each that got an answer with a label.
-        self.sent, self.known, self.verdicts = [], [], {}
+        self.in_flight = []
+        self.labels = []
+        # Each question that was sent, each that got an answer with a label, and the label of each.
+        self.sent = []
+        self.labelled = []
+        self.verdicts = {}
 
     def play(self, steps):
         for _ in range(steps):
@@ -185,9 +208,9 @@ class DrawnTraining:
             self.book.enqueue(items, counts, [self.draw.random() for _ in items], 2 * self.step)
             taken = self.book.take(self.draw.randint(0, 3))
             self.sent += [pending.items for pending in taken]
-            self.flying += taken
-            for _ in range(min(2, len(self.flying))):
-                self.answer(self.flying.pop(self.draw.randrange(len(self.flying))))
+            self.in_flight += taken
+            for _ in range(min(2, len(self.in_flight))):
+                self.answer(self.in_flight.pop(self.draw.randrange(len(self.in_flight))))
             self.labels += self.book.poll()
 
     def answer(self, pending):
@@ -197,13 +220,14 @@ class DrawnTraining:
         # The same question has the same label, as from the store.
         label = self.verdicts.setdefault(pending.items, self.draw.choice([*self.form.labels]))
         if label != UNKNOWN:
-            self.known.append(pending.items)
+            self.labelled.append(pending.items)
         self.book.answered(pending, StoredAnswer(label, None, pending.attempts + 1), (15, 3, 2), 0.5)
 
     def resume(self):
         """Goes on from a checkpoint, as a new process does; what was in flight is lost."""
         state = json.loads(json.dumps(self.book.state()))
-        self.book, self.flying = self.make(), []
+        self.book = self.make()
+        self.in_flight = []
         self.book.restore(state)
 
     def total(self, name):
@@ -223,8 +247,8 @@ def minutes(monkeypatch):
 def test_a_question_with_a_label_is_not_asked_again(order):
     training = DrawnTraining(SINGLE, order)
     training.play(200)
-    assert len(training.known) > 3
-    assert len(set(training.known)) == len(training.known)
+    assert len(training.labelled) > 3
+    assert len(set(training.labelled)) == len(training.labelled)
 
 
 @pytest.mark.parametrize("form", [SINGLE, PAIR], ids=["single", "pair"])
@@ -364,18 +388,24 @@ def test_a_server_is_asked_again_beside_the_training_which_hears_of_a_full_disk(
     outcomes = [gone, first, gone, second, OSError("full")]
 
     def submit(question):
-        future, outcome = Future(), outcomes.pop(0)
-        (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
+        future = Future()
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
         return future
 
     server = Mock(identity={}, prices=None, concurrency=1, submit=submit)
     server.quiet_seconds.return_value = 0
     monkeypatch.setattr(label_service, "make_annotator", lambda *_: server)
-    monkeypatch.setattr(label_service, "_LOOK_SECONDS", 0.005)
-    service, told = make(kind="openai", annotator__openai__model="m"), []
+    monkeypatch.setattr(label_service, "_WAKE_SECONDS", 0.005)
+    service = make(kind="openai", annotator__openai__model="m")
+    labels = []
     service.enqueue([("a",)], [4], None, 0)
-    wait_until(lambda: told.extend(service.poll()) or told, "a label", 60, 0.01)
-    assert [(one.items, one.label, one.probability, one.tokens) for one in told] == [(("a",), YES, 0.75, 11)]
+    wait_until(lambda: labels.extend(service.poll()) or labels, "a label", 60, 0.01)
+    assert [label[:3] for label in labels] == [(("a",), YES, 0.75)]
+    assert labels[0].tokens == 11
     counts = {"server_up": 1, "failures": 1, "questions": 2, "in_flight": 0}
     assert {name: service.metrics()[f"annotator/{name}"] for name in counts} == counts
     lines = f"waits: {gone}", "has no answers: is gone; training continues", "answers again, after"
@@ -394,9 +424,7 @@ def test_a_model_is_asked_in_both_orders(make, tmp_path) -> None:
     annotator = make_annotator(config)
     annotator.start()
     orders = [Question("0" * 32, KILL + WALL), Question("0" * 32, WALL + KILL)]
-    given, reverse = (
-        answer.probabilities
-        for _, answer in sorted(filter(None, annotator.annotate(orders)), key=itemgetter(0))
-    )
-    expected = (given[FIRST] + given[TIE] / 2 + reverse[SECOND] + reverse[TIE] / 2) / 2
+    answers = sorted(filter(None, annotator.annotate(orders)), key=itemgetter(0))
+    forward, reverse = (answer.probabilities for _, answer in answers)
+    expected = (forward[FIRST] + forward[TIE] / 2 + reverse[SECOND] + reverse[TIE] / 2) / 2
     assert label.probability == pytest.approx(expected, abs=1e-5)

@@ -3,140 +3,249 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
+from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import LabelSet
+from motif_jax.oni.label_set import Examples, LabelSet
 from motif_jax.oni.reward_schedule import LARGE, MOST_OWED, Schedule, draws
-from motif_jax.oni.reward_trainer import Trainer, TrainingBatch, TrainingJob, take_steps
+from motif_jax.oni.reward_trainer import Model, Trainer, TrainingBatch, TrainingJob, take_steps
 from tests.processes import wait_until
 
 
-def test_schedules() -> None:
-    budget = Schedule("budget", 32, 2, 100)
-    assert budget.amount() == 0
-    budget.update(5, 5, 7)
-    assert (budget.owed, budget.amount()) == (32, 2)
-    budget.taken(2)
-    budget.update(0, 5, 7)
-    assert budget.owed == 30
-    for size in range(6, 200):
-        budget.update(1, size, 7)
-    assert budget.owed == MOST_OWED
-    # What labels called for is taken, owed or dropped, so that a budget that is too small is seen.
-    assert budget.owed + budget.dropped == 195 * 32 - 2
-    published = Schedule("published", 32, 1, 100)
-    for size in (100, LARGE - 1):
-        published.update(100, size, 0)
-        assert published.amount() == 32
-        published.taken(32)
-        published.update(0, size, 0)
-        assert published.amount() == 0
-    for size in (LARGE, LARGE + 1):  # published: at exactly 25,000 labels nothing is trained
-        published.update(0, size, 0)
-        assert published.amount() == 1
-        published.taken(1)
+def test_a_label_calls_for_steps_that_are_taken_a_few_an_update() -> None:
+    schedule = Schedule("budget", 32, 2, 100)
+    assert schedule.amount() == 0
+
+    schedule.update(5, 5, 7)
+    assert schedule.owed == 32
+    assert schedule.amount() == 2
+
+    schedule.count_taken(2)
+    schedule.update(0, 5, 7)
+    assert schedule.owed == 30
 
 
-def test_a_published_call_is_one_arrival_however_its_answers_come() -> None:
+def test_steps_that_labels_call_for_too_fast_are_counted_as_dropped() -> None:
+    schedule = Schedule("budget", 32, 2, 100)
+
+    for size in range(1, 200):
+        schedule.update(1, size, 7)
+
+    assert schedule.owed == MOST_OWED
+    assert schedule.owed + schedule.dropped == 199 * 32
+
+
+@pytest.mark.parametrize("size", [100, LARGE - 1])
+def test_a_published_arrival_is_trained_in_one_piece(size: int) -> None:
     schedule = Schedule("published", 32, 1, 100)
-    for number in range(1, 100):  # one by one, of a call of 100
+
+    schedule.update(100, size, 0)
+    assert schedule.amount() == 32
+
+    schedule.count_taken(32)
+    schedule.update(0, size, 0)
+    assert schedule.amount() == 0
+
+
+def test_from_25000_labels_on_every_update_takes_one_step() -> None:
+    schedule = Schedule("published", 32, 1, 100)
+
+    # The published code trains at exactly 25,000 labels in neither way.
+    for size in (LARGE, LARGE + 1):
+        schedule.update(0, size, 0)
+        assert schedule.amount() == 1
+        schedule.count_taken(1)
+
+
+def test_single_answers_of_a_call_of_100_are_one_arrival() -> None:
+    schedule = Schedule("published", 32, 1, 100)
+
+    for number in range(1, 100):
         schedule.update(1, number, 101 - number)
         assert schedule.amount() == 0
     schedule.update(1, 100, 1)
+
     assert schedule.amount() == 32
-    schedule.taken(32)
-    for number in range(3):  # a call of three questions
+
+
+def test_a_smaller_call_is_an_arrival_when_none_is_pending() -> None:
+    schedule = Schedule("published", 32, 1, 100)
+
+    for number in range(3):
         schedule.update(1, 101 + number, 3 - number)
         assert schedule.amount() == 0
     schedule.update(0, 103, 0)
+
     assert schedule.amount() == 32
-    # Where calls are quicker than the steps, a piece is still one of 32.
+
+
+def test_calls_that_come_before_the_steps_are_taken_do_not_join_pieces() -> None:
+    schedule = Schedule("published", 32, 1, 100)
+
     for number in range(100):
         schedule.update(100, 200 + 100 * number, 0)
-    assert (schedule.amount(), schedule.owed) == (32, MOST_OWED)
+
+    assert schedule.amount() == 32
+    assert schedule.owed == MOST_OWED
 
 
-def test_a_training_that_is_closed_ends_after_the_step_that_it_is_at() -> None:
-    taken, go = [], threading.Event()
+class RecordedModel(Model):
+    """A model without a network: its only parameter counts the numbers of its steps, and it has every new example right."""
 
-    def step(state: Any, *_: Any) -> tuple[Any, dict[str, Any]]:
-        taken.append(1)
-        assert go.wait(60)
-        return state, dict.fromkeys(("loss", "accuracy", "gradient_norm"), 0.0)
+    def __init__(self, loss: float = 0.0, before_step: Callable[[], None] = lambda: None) -> None:
+        super().__init__(network=None, optimizer=optax.sgd(0.1), members=1)
+        self.loss = loss
+        self.before_step = before_step
+        self.batches: list[tuple[int, TrainingBatch]] = []
 
-    slow: Any = SimpleNamespace(right=lambda *_: (0, 0), step=step)
+    def step(
+        self, state: EnsembleState, batch: TrainingBatch, step: int
+    ) -> tuple[EnsembleState, dict[str, Any]]:
+        self.before_step()
+        self.batches.append((step, batch))
+        metrics = {"loss": self.loss * step, "accuracy": 0.5, "gradient_norm": step, "more": np.nan}
+        return state._replace(params=state.params + step), metrics
 
-    labels = LabelSet(1, (0.0, 1.0), soft=False)
-    labels.add(Label(("a",), 1))
-    trainer = Trainer(slow, SimpleNamespace(params=None), 1, beside=True)
-    trainer.begin(TrainingJob(0, [np.zeros(1, np.int64)] * 1000, labels.first(1), np.arange(1)))
-    wait_until(lambda: bool(taken), "the first step")
+    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
+        return params, len(indices)
+
+
+def state_with(params: int) -> EnsembleState:
+    return EnsembleState(params, ())
+
+
+def three_labels() -> LabelSet:
+    """The last text is longer than the short program reads."""
+    labels = LabelSet(1, (0.0, 1.0), soft=True)
+    labels.add(Label(("a",), 0, 0.0))
+    labels.add(Label(("b",), 1, 0.25))
+    labels.add(Label(("c" * 97,), 0, 0.5))
+    return labels
+
+
+def two_steps() -> TrainingJob:
+    return TrainingJob(
+        first=4,
+        draws=[np.array([1, 0]), np.array([2])],
+        examples=three_labels().first(3),
+        new=np.array([2, 0]),
+    )
+
+
+def test_a_closed_training_ends_after_its_current_step() -> None:
+    began = threading.Event()
+    may_go_on = threading.Event()
+
+    def wait_in_step() -> None:
+        began.set()
+        assert may_go_on.wait(60)
+
+    model = RecordedModel(before_step=wait_in_step)
+    trainer = Trainer(model, state_with(0), 1, in_thread=True)
+
+    draws_of_a_long_job = [np.zeros(1, np.int64)] * 1000
+    trainer.begin(TrainingJob(0, draws_of_a_long_job, three_labels().first(1), np.arange(1)))
+    assert began.wait(60)
     closing = threading.Thread(target=trainer.close)
     closing.start()
-    wait_until(lambda: trainer._closing.is_set(), "it is to end")
-    go.set()
+    wait_until(lambda: not trainer.is_open(), "the trainer is to close")
+    may_go_on.set()
     closing.join(60)
+
     assert not closing.is_alive()
-    assert len(taken) == 1
+    assert len(model.batches) == 1
 
 
-def test_a_job_is_of_batches_that_are_filled_up() -> None:
-    """Of labels 0 and 1, and of 2, whose text is long."""
-    labels, seen = LabelSet(1, (0.0, 1.0), soft=True), []
-    for number, text in enumerate(("a", "b", "c" * 97)):
-        labels.add(Label((text,), number % 2, 0.25 * number))
+def test_batches_of_a_job_are_padded_with_weight_0() -> None:
+    model = RecordedModel()
 
-    def step(state: int, batch: TrainingBatch, number: int) -> tuple[int, dict[str, Any]]:
-        columns = [each.tolist() for each in (*batch[1:4], batch.messages[:, 0, 0])]
-        seen.append([number, batch.length, *columns])
-        metrics = {"loss": 2.0 * number, "accuracy": 0.5, "gradient_norm": number, "more": np.nan}
-        return state + number, metrics
+    take_steps(model, state_with(0), two_steps(), 3)
 
-    model: Any = SimpleNamespace(right=lambda params, examples, new: (params, len(new)), step=step)
-    job = TrainingJob(4, [np.array([1, 0]), np.array([2])], labels.first(3), np.array([2, 0]))
-    trainer = Trainer(model, Counted(3), 3, beside=False)  # type: ignore[arg-type]
+    (first_number, first), (second_number, second) = model.batches
+    assert [first_number, second_number] == [4, 5]
+    np.testing.assert_array_equal(first.weights, [1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(first.labels[:2], [1, 0])
+    np.testing.assert_array_equal(first.targets[:2], [0.25, 0.0])
+    assert bytes(first.messages[:2, 0, 0]) == b"ba"
+    np.testing.assert_array_equal(second.weights, [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(second.targets[:1], [0.5])
+    assert bytes(second.messages[0, 0]).rstrip(b"\0") == b"c" * 97
+
+
+def test_a_batch_with_a_long_text_runs_in_the_long_program() -> None:
+    model = RecordedModel()
+
+    take_steps(model, state_with(0), two_steps(), 3)
+
+    assert [batch.length for _, batch in model.batches] == [96, None]
+
+
+def test_the_outcome_of_a_job_becomes_the_trainers_state_once() -> None:
+    trainer = Trainer(RecordedModel(loss=2.0), state_with(3), 3, in_thread=False)
+    job = two_steps()
     assert trainer.take() is None
+
     trainer.begin(job)
     outcome = trainer.take()
+
     assert outcome is not None
     assert outcome.job is job
-    assert outcome[1:5] == (3 + 4 + 5, {"loss": 9.0, "accuracy": 0.5, "gradient_norm": 4.5}, 7, 2)
-    assert (trainer.state, trainer.take(), trainer.running) == (12, None, None)
-    assert seen == [
-        [4, 96, [1, 0, 0], [0.25, 0.0, 0.0], [1.0, 1.0, 0.0], [98, 97, 97]],
-        [5, None, [0, 0, 0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0], [99, 97, 97]],
-    ]
-    said = r"^the training of the reward diverged at its step 4 \(loss inf\): a smaller --config\.reward\.training\.learning_rate in "
-    model.step = lambda state, *_: (state, {"loss": np.inf})
-    with pytest.raises(UserError, match=said + r"another --workdir$"):
-        trainer.begin(job)
+    assert outcome.state.params == 3 + 4 + 5
+    assert trainer.state is outcome.state
+    assert trainer.take() is None
+    assert trainer.running is None
+
+
+def test_an_outcome_has_the_means_of_its_steps_and_the_accuracy_before_them() -> None:
+    outcome = take_steps(RecordedModel(loss=2.0), state_with(7), two_steps(), 3)
+
+    assert outcome.means == {"loss": 9.0, "accuracy": 0.5, "gradient_norm": 4.5}
+    assert outcome.correct == 7
+    assert outcome.counted == 2
+
+
+def test_a_training_that_diverges_ends_the_run_with_a_remedy() -> None:
+    trainer = Trainer(RecordedModel(loss=np.inf), state_with(0), 3, in_thread=False)
+
+    message = (
+        r"^the training of the reward diverged at its step 4 \(loss inf\): "
+        r"a smaller --config\.reward\.training\.learning_rate in another --workdir$"
+    )
+    with pytest.raises(UserError, match=message):
+        trainer.begin(two_steps())
+
+
+def test_a_stop_between_two_steps_ends_a_job() -> None:
     with pytest.raises(StoppedError):
-        take_steps(model, Counted(3), job, 3, stopped=lambda: True)  # type: ignore[arg-type]
+        take_steps(RecordedModel(), state_with(0), two_steps(), 3, stopped=lambda: True)
 
 
-class Counted(int):
-    """Stands for a state; its parameters are 7."""
+def test_published_draws_run_through_shuffled_epochs() -> None:
+    batches = list(draws(7, 3, 5, 10, 4, epochs=True))
 
-    params = 7
-
-    def __add__(self, other: int) -> Counted:
-        return Counted(int(self) + other)
-
-
-def test_draws() -> None:
-    epochs = list(draws(7, 3, 5, 10, 4, epochs=True))
     rng = seeds.rng(7, "reward epochs", 3)
-    one, other = rng.permutation(10), rng.permutation(10)
-    for found, wanted in zip(epochs, (one[:4], one[4:8], one[8:], other[:4], other[4:8]), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-    for step, found in enumerate(draws(7, 3, 4, 10, 4, epochs=False), start=3):
-        np.testing.assert_array_equal(found, seeds.rng(7, "reward batch", step).permutation(10)[:4])
-    assert [len(chosen) for chosen in draws(7, 0, 2, 3, 4, epochs=False)] == [3, 3]
+    first_epoch = rng.permutation(10)
+    second_epoch = rng.permutation(10)
+    expected = [first_epoch[:4], first_epoch[4:8], first_epoch[8:], second_epoch[:4], second_epoch[4:8]]
+    for batch, expected_batch in zip(batches, expected, strict=True):
+        np.testing.assert_array_equal(batch, expected_batch)
+
+
+def test_a_step_draws_by_its_number_without_replacement() -> None:
+    for step, batch in enumerate(draws(7, 3, 4, 10, 4, epochs=False), start=3):
+        np.testing.assert_array_equal(batch, seeds.rng(7, "reward batch", step).permutation(10)[:4])
+
+
+def test_with_few_labels_a_step_draws_all_of_them() -> None:
+    batches = list(draws(7, 0, 2, 3, 4, epochs=False))
+
+    assert [sorted(batch.tolist()) for batch in batches] == [[0, 1, 2], [0, 1, 2]]

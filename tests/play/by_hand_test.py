@@ -27,7 +27,7 @@ def test_the_expert_agrees_where_it_has_an_answer():
     assert evaluate.agreement(np.zeros(0, int), np.zeros(0, np.uint8)) == 0
 
 
-def test_the_best_is_the_best_by_the_reward_where_all_episodes_have_it():
+def test_the_best_episode_is_chosen_by_the_reward():
     rows = [{"return": 1.0, "intrinsic_return": 2.0}, {"return": 0.0, "intrinsic_return": None}]
     assert [evaluate.return_key(rows[:1]), evaluate.return_key(rows)] == ["intrinsic_return", "return"]
 
@@ -39,7 +39,7 @@ def test_values_rank_neighbours_with_other_returns():
     assert recorded_texts.ranking([{"return": 1.0}, {"return": 2.0}]) is None
 
 
-def test_a_table_has_the_greatest_reward_first_and_nothing_where_there_is_none():
+def test_a_table_of_texts_begins_with_the_greatest_reward():
     a = SimpleNamespace(
         raw=np.array([0.5, 2, 1 / 3], np.float32), normalised=np.array([-1, 1.5, np.nan]), paid=np.array([0, 1.5, np.nan]),
         disagreement=None, evaluations=[0], history=[np.array([0.25, 0, np.nan])],
@@ -53,7 +53,7 @@ def test_a_table_has_the_greatest_reward_first_and_nothing_where_there_is_none()
     assert explain_reward._table(texts, counts, [a, b]).splitlines()[0].split(",")[2:] == names
 
 
-def test_what_a_reward_likes_is_summed_up(capsys):
+def test_a_summary_of_rewards_names_their_favourite_messages(capsys):
     a = SimpleNamespace(
         name="a",
         normalised=np.array([0.5, np.nan, 2.0, -1.0]),
@@ -73,9 +73,9 @@ def test_what_a_reward_likes_is_summed_up(capsys):
         texts=["t", "u"],
         text_counts=np.array([0, 7]),
     )
-    told = explain_reward._summary(both)
-    assert (told["messages"], told["steps"], told["rank_correlation"]) == (4, 17, pytest.approx(0.5))
-    assert [(one["unrated_messages"], one["most_liked"], one["least_liked"]) for one in told["rewards"]] == [
+    lines = explain_reward._summary(both)
+    assert (lines["messages"], lines["steps"], lines["rank_correlation"]) == (4, 17, pytest.approx(0.5))
+    assert [(one["unrated_messages"], one["most_liked"], one["least_liked"]) for one in lines["rewards"]] == [
         (1, ["y", "w", "z"], ["z", "w", "y"]),
         (0, list("wyzx"), list("xzyw")),
     ]
@@ -87,12 +87,12 @@ def test_what_a_reward_likes_is_summed_up(capsys):
     rows = np.array([[1, 2], [3, 4], [5, 6]], np.uint8)
     assert explain_reward._counts(rows, rows[::2], np.array([7, 8])).tolist() == [7, 0, 8]
     named = ("runs/a", "x/b.safetensors", "y/b.safetensors", "z/b")
-    places = [SimpleNamespace(folder=Path(place)) for place in named]
+    places = [SimpleNamespace(folder=Path(path)) for path in named]
     assert explain_reward._names(places[:2]) == ["a", "b"]
     assert explain_reward._names(places[1:3]) == explain_reward._names(places[2:]) == ["b (A)", "b (B)"]
 
 
-def test_who_plays_what_is_kept_and_how_much_room_it_takes(tmp_path, monkeypatch):
+def test_a_collection_knows_its_players_fields_and_disk_space(tmp_path, monkeypatch):
     nethack, recall = (registry.spec(name) for name in ("NetHackScore-v1", "Recall-v0"))
     values = {"num_pairs": 1000, "length": 3, "mixture.walker": 0, "mixture.agents": 0.5}
     config = load_config("collect", "smoke", values)
@@ -136,23 +136,23 @@ def test_as_many_episodes_are_played_as_reach_the_steps(tmp_path, monkeypatch):
     assert ([len(numbers) for numbers in asked], len(rows)) == ([2, 2, 20, 23, 25], 24)
 
 
-def test_the_first_dialogues_are_those_of_whole_groups(tmp_path):
+def test_the_first_dialogues_end_with_a_complete_group(tmp_path):
     groups = ({"group": 0}, {"group": 0}, {"group": 1}, {})
-    said = [Dialogue(("a",), (0.0,), True, group) for group in groups]
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(said)], {})
+    dialogues = [Dialogue(("a",), (0.0,), True, group) for group in groups]
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(dialogues)], {})
     config = load_config("rank_text", "smoke")
     config.data = str(tmp_path)
-    for asked, found in ((1, 2), (2, 2), (3, 3), (4, 4), (9, 4)):
+    for asked, expected in ((1, 2), (2, 2), (3, 3), (4, 4), (9, 4)):
         config.dialogues = asked
-        assert len(rank_text._dialogues(config)) == found
+        assert len(rank_text._dialogues(config)) == expected
 
 
-def test_messages_on_which_a_reward_and_its_annotator_differ_are_named():
+def test_messages_with_different_judgements_are_named():
     labels = {"a": False, "b": True, "c": False, "d": True}
-    found = check_reward.compare({"a": 3, "b": 5, "c": 5, "d": 1}, dict.fromkeys("abcd", 1), labels)
-    assert (found.messages, found.against, found.share.value) == (4, ["c", "a"], 0.5)
-    told = "reward and annotator agree on 50.0% (15.0% to 85.0%) of the 4 texts; not on 'c'; 'a'"
-    assert check_reward._said(found, "texts") == told
+    comparison = check_reward.compare({"a": 3, "b": 5, "c": 5, "d": 1}, dict.fromkeys("abcd", 1), labels)
+    assert (comparison.messages, comparison.against, comparison.share.value) == (4, ["c", "a"], 0.5)
+    line = "reward and annotator agree on 50.0% (15.0% to 85.0%) of the 4 texts; not on 'c'; 'a'"
+    assert check_reward._said(comparison, "texts") == line
     assert check_reward.compare({}, {}, {}) == (None, 0, [])
 
 

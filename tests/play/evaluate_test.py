@@ -48,10 +48,10 @@ def test_the_bot_agrees_with_itself(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_fixed_shares_are_fitted_once_and_played_by_who_goes_on(tmp_path, monkeypatch):
+def test_fixed_shares_are_fitted_once_and_reused_on_resume(tmp_path, monkeypatch):
     fitted = []
     shares = (0.5, 0.0, 0.5, 0.0, 0.0, 0.0)
-    monkeypatch.setattr(fixed_shares, "fit", lambda *given: fitted.append(given) or shares)
+    monkeypatch.setattr(fixed_shares, "fit", lambda *arguments: fitted.append(arguments) or shares)
     changed = {"environment.name": "BabyAI-GoToObjS4-v0", "environment.change": "other_episode"}
     config = load_config("evaluate", "smoke", {"policy": "fixed", "workers": 1, **changed})
     for episodes in (3, 5):
@@ -59,8 +59,8 @@ def test_fixed_shares_are_fitted_once_and_played_by_who_goes_on(tmp_path, monkey
         before = len(fitted)
         run_config(config, tmp_path)
         assert (len(fitted) > before) == (episodes == 3)
-    found = evaluation_files.read_evaluation(tmp_path)
-    assert tuple(found["plan"]["shares"]) == shares
-    assert found["plan"]["options"]["change"] == "other_episode"
-    played = [evaluation_files.decode_actions(row["actions"]).tolist() for row in found["rows"]]
+    evaluation = evaluation_files.read_evaluation(tmp_path)
+    assert tuple(evaluation["plan"]["shares"]) == shares
+    assert evaluation["plan"]["options"]["change"] == "other_episode"
+    played = [evaluation_files.decode_actions(row["actions"]).tolist() for row in evaluation["rows"]]
     assert {action for actions in played for action in actions} <= {0, 2}

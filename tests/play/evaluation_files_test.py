@@ -21,8 +21,8 @@ def test_actions_of_large_environments_are_kept(tmp_path):
     packed = [row | {"actions": evaluation_files.encode_actions(row["actions"])} for row in rows]
     (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in packed))
     read = evaluation_files.read_rows(tmp_path / "episodes.jsonl")
-    found = [evaluation_files.decode_actions(row["actions"]).tolist() for row in read]
-    assert found == [row["actions"] for row in rows]
+    actions = [evaluation_files.decode_actions(row["actions"]).tolist() for row in read]
+    assert actions == [row["actions"] for row in rows]
     evaluation_files.write_parquet(tmp_path / "table.parquet", packed)
     assert pyarrow.parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
     assert ":" not in evaluation_files.encode_actions([255]), "a byte is enough"
@@ -41,11 +41,11 @@ def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
     with evaluation_files.Journal(tmp_path) as rows:
         for index in range(3):
             rows.append({"index": index, **row})
-    whole = (tmp_path / evaluation_files.JOURNAL).read_bytes()
-    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
-    sizes = {0, len(whole), *ends, *(end - 1 for end in ends), *range(0, len(whole), 17)}
+    content = (tmp_path / evaluation_files.JOURNAL).read_bytes()
+    ends = [i + 1 for i, byte in enumerate(content) if byte == ord("\n")]
+    sizes = {0, len(content), *ends, *(end - 1 for end in ends), *range(0, len(content), 17)}
     for size in sorted(sizes):
-        (tmp_path / evaluation_files.JOURNAL).write_bytes(whole[:size])
+        (tmp_path / evaluation_files.JOURNAL).write_bytes(content[:size])
         complete = sum(end <= size for end in ends)
         with evaluation_files.Journal(tmp_path) as rows:
             assert rows.done == set(range(complete))
@@ -82,7 +82,7 @@ def test_read_evaluation(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "damage", "said"),
+    ("file", "damage", "reason"),
     [
         ("evaluation.json", lambda text: '{"plan": {}}', "it has no episodes"),
         ("evaluation.json", lambda text: text.replace('"episodes": ', '"episodes": "x", "e": '), "ValueError"),
@@ -95,18 +95,18 @@ def test_read_evaluation(tmp_path):
         ("messages.json", lambda text: '[{"text": 5, "count": 1}]', "a text and numbers are needed"),
     ],
 )  # fmt: skip
-def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, said):
+def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, reason):
     write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
     path = tmp_path / file
     path.write_text(damage(path.read_text()), encoding="latin-1")
     read = evaluation_files.read_messages if file == "messages.json" else evaluation_files.read_evaluation
     with pytest.raises(UserError) as raised:
         read(tmp_path)
-    told = str(raised.value)
-    assert told.startswith(str(path)) or "digest" in told
-    assert said in told
-    assert "evaluate" in told.rpartition(": ")[2], "what to do"
-    assert "\n" not in told
+    line = str(raised.value)
+    assert line.startswith(str(path)) or "digest" in line
+    assert reason in line
+    assert "evaluate" in line.rpartition(": ")[2], "what to do"
+    assert "\n" not in line
 
 
 def test_a_row_says_how_an_episode_ended():
@@ -130,8 +130,8 @@ def test_returns_of_different_rewards_are_not_compared():
     evaluation_files.require_comparable({"a": first, "b": second}, "return", "of")
     for key in ("intrinsic_return", "intrinsic_return_uncounted"):
         evaluation_files.require_comparable({"a": first, "b": first}, key, "of")
-        told = rf"^config\.of={key}: a and b were rated by different rewards \(quantile None and 0\.5\): evaluate both"
-        with pytest.raises(UserError, match=told):
+        line = rf"^config\.of={key}: a and b were rated by different rewards \(quantile None and 0\.5\): evaluate both"
+        with pytest.raises(UserError, match=line):
             evaluation_files.require_comparable({"a": first, "b": second}, key, "of")
 
 

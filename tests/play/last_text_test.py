@@ -56,14 +56,14 @@ def test_an_episode_is_rated_with_its_last_text():
     np.testing.assert_allclose(rated.discounted, [9, 9 / 2, 9 / 3, len(GATE)])
 
 
-def test_it_is_left_out_on_request():
+def test_the_last_text_can_be_left_out():
     record = played(last_text=False)
     assert record.text_count.tolist() == [1, 2, 3]
     assert len(record.texts) == 1
 
 
 @pytest.mark.parametrize("length", [1, 2])
-def test_it_is_collected(length, tmp_path):
+def test_the_last_text_is_collected(length, tmp_path):
     plan = sampling.SamplingPlan(
         NAME, {"text": "info:text"}, ("message",), 0, length, 1.0, str(tmp_path), text="caption"
     )

@@ -8,7 +8,7 @@ from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.play.messages import as_text, message_of
 
 
-def test_a_shown_message_is_the_message_again_whatever_is_in_it():
+def test_a_shown_message_can_be_read_back():
     pieces = (b"\\", b"x", b"0", b"a", b"5c", b"41", b"\n", b"\xe9", b"\x7f", b" ", b"\0")
     messages = [b"".join(some) for some in itertools.product(pieces, repeat=4)]
     messages += [bytes([byte]) for byte in range(256)]

@@ -97,9 +97,7 @@ def played(**changes):
         ),
     ],
 )
-def test_a_setup_without_an_agent_has_the_policy_and_options_of_the_config(
-    changes, policy, environment, options
-):
+def test_a_setup_without_an_agent_follows_the_config(changes, policy, environment, options):
     setup = evaluation_setup.check(played(**changes))
 
     assert isinstance(setup.policy, policy)
@@ -333,7 +331,7 @@ def test_a_player_that_cannot_take_tests_is_refused(run, changes, line):
     assert str(error.value) == f"config.{line}"
 
 
-def test_an_environment_that_is_no_level_is_refused_with_the_names_of_levels(run):
+def test_an_environment_that_is_no_level_is_refused(run):
     with pytest.raises(
         UserError, match=r"environment.name='Recall-v0': must be a level .*GoToLargeOpen-v0, or one"
     ):
@@ -376,7 +374,7 @@ def test_a_test_is_played_beside_the_one_without_a_change():
     assert level.options == base.options | {"distractors": 16}
 
 
-def test_a_test_of_reading_means_nothing_to_a_player_that_does_not_read():
+def test_a_player_that_does_not_read_takes_no_test_of_reading():
     player = eval_agents.open_agent(level_policy())
 
     with pytest.raises(UserError) as error:

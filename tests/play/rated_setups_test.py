@@ -67,7 +67,7 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs, texts):
     assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
 
 
-def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
+def test_a_retrained_agent_is_not_the_one_of_the_start(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
     begun = open_setup(evaluate_config(policy=agent))
     pins = PinnedVersions(100, begun.reward.section.step, begun.digests)
@@ -79,14 +79,16 @@ def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     open_setup(evaluate_config(policy=agent), PinnedVersions(100, begun.reward.section.step))
 
 
-def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
-    file, found = tmp_path / "reward.safetensors", []
+def test_two_rewards_in_one_folder_have_different_digests(runs, tmp_path):
+    file, rewards_digests = tmp_path / "reward.safetensors", []
     for evaluation in (0, 1):
         write_safetensors(read_run(runs / "text", evaluation), file)
         places = runs / "text", file
-        found += [rewards.digest(AgentReward(dir=str(place), step=evaluation)) for place in places]
-    assert len({*found} - {None}) == 4
-    assert rewards.digest(AgentReward(dir=str(runs / "text"), step=1)) == found[2]
+        rewards_digests += [
+            rewards.digest(AgentReward(dir=str(folder), step=evaluation)) for folder in places
+        ]
+    assert len({*rewards_digests} - {None}) == 4
+    assert rewards.digest(AgentReward(dir=str(runs / "text"), step=1)) == rewards_digests[2]
     assert rewards.digest(AgentReward()) is None
 
 
@@ -117,9 +119,9 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, texts, tmp_path
     agent = agent_run(tmp_path / "agent", runs / "text", **task)
     who = open_setup(evaluate_config(policy=agent))
     assert who.reward.section.count_exponent == 3.0
-    found = rated(who, texts)
-    assert found.uncounted.any()
-    np.testing.assert_array_equal(found.discounted, found.uncounted)
+    ratings = rated(who, texts)
+    assert ratings.uncounted.any()
+    np.testing.assert_array_equal(ratings.discounted, ratings.uncounted)
     assert who.live_rater().count_exponent == 0
     env = wrappers.IntrinsicReward.of_agent(agents.load(agent).make_env(), agent)
     env.reset(seed=0)
@@ -149,23 +151,23 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, texts, tmp_path):
 
 
 def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
-    given = {"environment.max_episode_steps": 90, "reward.dir": str(runs / "more"), "reward.quantile": None}
-    who = check(evaluate_config(**given))
+    changes = {"environment.max_episode_steps": 90, "reward.dir": str(runs / "more"), "reward.quantile": None}
+    who = check(evaluate_config(**changes))
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
     how = PlaySettings(workers=1, keep_fields=who.rater.fields)
     (record,) = play_episodes(who.environment, who.options, [5], who.policy, how)
-    found = who.rater.rate(record)
+    rating = who.rater.rate(record)
     reward = who.reward.load(who.spec)
     rows = {name: record.fields[name][:, None] for name in who.rater.fields}
     expected = np.asarray(jax.jit(reward.in_step)(reward.params, rows))[:, 0]
-    np.testing.assert_allclose(found.uncounted, expected, rtol=2e-4, atol=2e-5)
-    np.testing.assert_allclose(found.discounted, found.uncounted / record.text_count**3.0)
+    np.testing.assert_allclose(rating.uncounted, expected, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(rating.discounted, rating.uncounted / record.text_count**3.0)
 
     recording = record_actions(who.environment, who.options, 5, record.actions)
     rater = who.live_rater()
     film = watching.film_recording(recording, "t", None, lambda spec: rater, who.options["fields"])
-    np.testing.assert_allclose(film.intrinsic[:-1], found.discounted, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(film.intrinsic[:-1], rating.discounted, rtol=2e-3, atol=2e-4)
     assert len(film.texts) > len(set(film.texts)), "one message pays differently on other screens"
     np.testing.assert_array_equal(film.text_count[:-1], record.text_count)
     np.testing.assert_array_equal(film.paid[film.text_index], film.normalised[film.text_index])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Self
-
-import numpy as np
-
-from tests.recorded_outputs import shown_array
 
 
 class Told:
@@ -54,9 +50,3 @@ def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any
             break
         yield job, work.answer(job)
     work.close()
-
-
-def lines(fields: Mapping[str, Any]) -> str:
-    """A line for each field, as in recordings."""
-    shown = [shown_array(value) if isinstance(value, np.ndarray) else value for value in fields.values()]
-    return "\n".join(f"{name} {value}" for name, value in zip(fields, shown))

@@ -9,71 +9,172 @@ from PIL import Image
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.episode import given_actions
-from motif_jax.envs.spec import Frame
+from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.spec import TERMINATED, Frame
 from motif_jax.play import watching
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import BotPolicy, RandomPolicy
 from motif_jax.play.ratings import EpisodeRater
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
-from tests.play.told import lines
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.toys import Flyer
 
 OPTIONS = {"max_episode_steps": 120}
 
 
+def film_of(task, options, policy, seed, greedy=False, fields=()):
+    """A film of an episode that is played live, rated by a made-up reward."""
+    shown = watching.with_screen(task, options, fields)
+    environment = registry.make(task, **shown)
+    maker = watching.FilmMaker(task, shown, seed, environment.spec, "title")
+    choose = watching.policy_actions(policy, seed, environment.spec, greedy)
+    for step in watching.watch(environment, seed, choose, MadeUpRater()):
+        maker.add(step)
+    film = maker.film(environment.episode_info())
+    environment.close()
+    return film
+
+
 @pytest.mark.parametrize("policy", [RandomPolicy(), MadeUpPolicy()], ids=["random", "batched"])
 def test_watching_shows_the_episode_that_evaluation_plays(policy):
-    (record,) = play_episodes("NetHackScore-v1", OPTIONS, [11], policy, PlaySettings(workers=1, lanes=2))
-    environment = registry.make("NetHackScore-v1", **OPTIONS, fields=("tty_chars", "tty_colors"))
-    maker = watching.FilmMaker("NetHackScore-v1", OPTIONS, 11, environment.spec, "t")
-    chooser = watching.policy_actions(policy, 11, environment.spec)
-    for sight in watching.watch(environment, 11, chooser, MadeUpRater()):
-        maker.add(sight)
-    live = maker.film(environment.episode_info())
-    np.testing.assert_array_equal(live.actions, record.actions)
-    np.testing.assert_array_equal(live.task_rewards[1:], record.rewards)
-    assert (live.info, live.end) == (record.info, record.end)
-    paid = MadeUpRater()
-    rated = EpisodeRater(lambda texts: np.float32([paid(text).paid for text in texts]), 3.0).rate(record)
-    np.testing.assert_allclose(live.intrinsic[:-1], rated.discounted, rtol=1e-6)
-    assert live.intrinsic[-1] == 0, "the last observation is never paid"
-    np.testing.assert_array_equal(live.text_count[:-1], record.text_count)
-    assert live.texts[: len(record.texts)] == [t.tobytes() for t in record.texts]
+    settings = PlaySettings(workers=1, lanes=2)
+    (episode,) = play_episodes("NetHackScore-v1", OPTIONS, [11], policy, settings)
+
+    film = film_of("NetHackScore-v1", OPTIONS, policy, 11)
+
+    np.testing.assert_array_equal(film.actions, episode.actions)
+    np.testing.assert_array_equal(film.task_rewards[1:], episode.rewards)
+    assert (film.info, film.end) == (episode.info, episode.end)
+    np.testing.assert_array_equal(film.text_count[:-1], episode.text_count)
+    assert film.texts[: len(episode.texts)] == [text.tobytes() for text in episode.texts]
 
 
+@pytest.mark.parametrize("policy", [RandomPolicy(), MadeUpPolicy()], ids=["random", "batched"])
+def test_watching_pays_what_evaluation_does_and_nothing_at_the_end(policy):
+    settings = PlaySettings(workers=1, lanes=2)
+    (episode,) = play_episodes("NetHackScore-v1", OPTIONS, [11], policy, settings)
+    reward = MadeUpRater()
+    rater = EpisodeRater(lambda texts: np.float32([reward(text).paid for text in texts]), 3.0)
+
+    film = film_of("NetHackScore-v1", OPTIONS, policy, 11)
+
+    np.testing.assert_allclose(film.intrinsic[:-1], rater.rate(episode).discounted, rtol=1e-6)
+    assert film.intrinsic[-1] == 0
+
+
+LEVEL = "BabyAI-GoToLocal-v0"
 FILMS = {
-    "a game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), False),
-    "a greedy game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), True),
-    "a bot": (
-        "BabyAI-GoToLocal-v0",
-        {"max_episode_steps": 30, "fields": ("bot_action",)},
-        BotPolicy(),
-        False,
-    ),
-    "a corridor": ("tests.toys:Corridor", {}, Flyer(None), False),
-    "a screenless game": ("Recall-v0", {"delay": 3}, RandomPolicy(), False),
+    "game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy()),
+    "bot": (LEVEL, {"max_episode_steps": 30, "fields": ("bot_action",)}, BotPolicy()),
+    "corridor": ("tests.toys:Corridor", {}, Flyer(None)),
+    "no screen": ("Recall-v0", {"delay": 3}, RandomPolicy()),
 }
 
 
-def test_films_and_replays_are_those_that_were_recorded(record):
-    parts = {}
-    for name, (task, options, policy, greedy) in FILMS.items():
-        given = watching.with_screen(task, options, ("glyphs",) if task == "NetHackScore-v1" else ())
-        environment = registry.make(task, **given)
-        maker = watching.FilmMaker(task, given, 5, environment.spec, "title")
-        choose = watching.policy_actions(policy, 5, environment.spec, greedy)
-        for sight in watching.watch(environment, 5, choose, MadeUpRater()):
-            maker.add(sight)
-        film = maker.film(environment.episode_info())
-        environment.close()
-        recording = record_actions(task, options, 5, film.actions)
-        known = None if policy.in_workers else policy
-        again = watching.film_recording(recording, "title", known, lambda spec: MadeUpRater())
-        parts |= {name: lines(vars(film)), f"{name} again": lines(vars(again))}
-    assert_matches_packed_recording("watched_films", parts, record)
+@pytest.mark.parametrize("name", FILMS)
+def test_a_replay_shows_the_film_again(name):
+    task, options, policy = FILMS[name]
+    film = film_of(task, options, policy, 5)
+    recording = record_actions(task, options, 5, film.actions)
+
+    network = None if policy.in_workers else policy
+    again = watching.film_recording(recording, "title", network, lambda spec: MadeUpRater())
+
+    different = {"options"}
+    if policy.in_workers:
+        # Only a network's probabilities are computed again.
+        different.add("probabilities")
+        assert again.probabilities is None
+    for field, array in vars(film).items():
+        if field not in different:
+            np.testing.assert_equal(vars(again)[field], array, field)
+    assert "fields" not in again.options
+
+
+def test_a_film_of_the_game_shows_its_screen_and_numbers():
+    film = film_of("NetHackScore-v1", OPTIONS, MadeUpPolicy(), 5)
+
+    assert film.options == {"max_episode_steps": 120, "fields": ("tty_chars", "tty_colors")}
+    assert film.chars.shape == film.colors.shape == (121, 24, 80)
+    environment = registry.make("NetHackScore-v1", **film.options)
+    for step, transition in enumerate(play(environment, 5, given_actions(film.actions))):
+        np.testing.assert_array_equal(film.chars[step], transition.observation["tty_chars"])
+        np.testing.assert_array_equal(film.colors[step], transition.observation["tty_colors"])
+    environment.close()
+    # At the start nothing hides the hero.
+    row, column = film.cursor[0]
+    assert film.chars[0, row, column] == ord("@")
+    assert film.vitals["turn"][0] == 1
+    assert film.vitals["turn"][-1] == film.info["turns"]
+    assert (np.diff(film.vitals["turn"]) >= 0).all()
+    assert (film.vitals["hp"] <= film.vitals["max hp"]).all()
+
+
+def test_a_film_has_the_values_and_probabilities_of_a_network():
+    film = film_of("NetHackScore-v1", OPTIONS, MadeUpPolicy(), 5)
+
+    # Of the made-up policy: the sine of the step, and one action that is e^2 times as likely as the others.
+    np.testing.assert_allclose(film.values, np.sin(np.arange(1, 121) / 9), rtol=1e-5)
+    likely = np.exp(2) / (np.exp(2) + 22)
+    np.testing.assert_allclose(film.probabilities.max(-1), likely, rtol=1e-5)
+    np.testing.assert_allclose(film.probabilities.sum(-1), 1.0, rtol=1e-5)
+
+
+def test_a_greedy_film_takes_the_most_likely_actions():
+    film = film_of("NetHackScore-v1", OPTIONS, MadeUpPolicy(), 5, greedy=True)
+
+    np.testing.assert_array_equal(film.actions, film.probabilities.argmax(-1))
+
+
+def test_a_film_of_a_bot_is_certain_and_reaches_the_goal():
+    film = film_of(*FILMS["bot"], 5)
+
+    np.testing.assert_array_equal(film.probabilities, np.eye(6)[film.actions])
+    assert (film.info["success"], film.end) == (1.0, TERMINATED)
+    assert film.notes["mission"] == ["go to a grey key"] * len(film)
+    assert len(film.pictures) == len(film)
+    assert film.values is None
+
+
+def test_a_film_of_a_corridor_shows_the_cells():
+    film = film_of(*FILMS["corridor"], 5)
+
+    lines = [bytes(row).decode() for (row,) in film.chars]
+    assert lines == ["@....$", ".@...$", "..@..$", "...@.$", "....@$", ".....$"]
+    assert film.cursor.tolist() == [[0, column] for column in range(6)]
+    assert film.vitals["cell"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert film.task_rewards.tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_actions_that_an_environment_does_not_allow_have_no_probability():
+    film = film_of(*FILMS["corridor"], 5)
+
+    left, right, wait, jump, fly = film.probabilities.T
+    assert (jump == 0).all()
+    assert (fly == 0).all()
+    # In the first cell there is no left.
+    assert left[0] == 0
+    np.testing.assert_allclose(right[0], np.exp(2) / (np.exp(2) + 1), rtol=1e-5)
+    np.testing.assert_allclose(right[1:], np.exp(2) / (np.exp(2) + 2), rtol=1e-5)
+    np.testing.assert_allclose(wait[1:], left[1:])
+
+
+def test_an_environment_without_text_has_one_empty_text_and_no_reward():
+    film = film_of(*FILMS["corridor"], 5)
+
+    assert film.texts == [b""]
+    assert film.text_count.tolist() == [0] * 6
+    assert (film.raw, film.normalised, film.paid, film.intrinsic) == (None, None, None, None)
+
+
+def test_a_film_without_a_screen_has_empty_screens():
+    film = film_of(*FILMS["no screen"], 5)
+
+    assert film.chars.shape == film.colors.shape == (6, 0, 0)
+    assert film.cursor.tolist() == [[-1, -1]] * 6
+    assert [text.rstrip(b"\0") for text in film.texts] == [b"the cue is 3", b"", b"which cue?"]
+    assert film.text_index.tolist() == [0, 1, 1, 1, 2, 1]
+    assert film.text_count.tolist() == [1, 1, 2, 3, 1, 4]
 
 
 def test_pictures_of_a_film_are_made_smaller():
@@ -91,9 +192,12 @@ def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):
     environment = registry.make("Recall-v0", delay=20)
     monkeypatch.setattr(RandomPolicy, "player", lambda *_: given_actions(np.array([0, 1, 1])))
     chooser = watching.policy_actions(RandomPolicy(), 4, environment.spec)
-    sights = list(watching.watch(environment, 4, chooser))
-    assert [None if sight.choice is None else sight.choice.action for sight in sights] == [0, 1, 1, None]
-    assert sights[-1].end == 0
+
+    steps = list(watching.watch(environment, 4, chooser))
+
+    assert [step.choice.action for step in steps[:-1]] == [0, 1, 1]
+    assert steps[-1].choice is None
+    assert steps[-1].end == 0
 
 
 @pytest.mark.parametrize("change", [{"info": {"return": 7.0}}, {"digest": "0" * 32}], ids=["info", "digest"])

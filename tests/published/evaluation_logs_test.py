@@ -28,16 +28,16 @@ def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
     steps = [(_Observation(), "crane", np.float64(-1.0), False), (_Observation(), "slate", 0.0, True)]
     dump = {"results": [(_Observation(), steps)] * 3, "entropies": [1.0, 2.0, 3.0]}
     (tmp_path / "log.pkl").write_bytes(pickle.dumps({"all_logs": {}, "eval_dump": dump}, protocol=4))
-    found = evaluation_logs.read(tmp_path / "log.pkl")
-    assert found.returns.tolist() == [-1.0] * 3
-    assert found.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
+    log = evaluation_logs.read(tmp_path / "log.pkl")
+    assert log.returns.tolist() == [-1.0] * 3
+    assert log.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
     dump = {"results": [(None, steps)], "entropies": [[1.0, 2.5]]}
     (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": dump}))
-    said = evaluation_logs.read(tmp_path / "log.pkl").in_words()
-    assert said == "1 episodes, return -1.0000 +- 0.0000, entropy 3.5000 +- 0.0000"
-    for results, said in (([], "a log without an episode"), ([(None, steps * 50)] * 99, "more steps than")):
+    words = evaluation_logs.read(tmp_path / "log.pkl").in_words()
+    assert words == "1 episodes, return -1.0000 +- 0.0000, entropy 3.5000 +- 0.0000"
+    for results, words in (([], "a log without an episode"), ([(None, steps * 50)] * 99, "more steps than")):
         (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": {"results": results}}))
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=words):
             evaluation_logs.read(tmp_path / "log.pkl")
     (tmp_path / "log.pkl").write_bytes(b"no pickle")
     with pytest.raises(UserError, match="not a log of a published evaluation"):
@@ -48,7 +48,7 @@ def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
             evaluation_logs.read(tmp_path / "log.pkl")
 
 
-def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
+def test_a_written_log_has_the_published_layout(tmp_path: Path) -> None:
     dialogue = {"texts": ["a", "b", "c", "d"], "rewards": [None, 1.5, None, -0.5]}
     rows = [
         {"dialogue": dialogue, "return": 1.0, "token_return": 3.0, "entropy": 0.25, "divergence": 0.5},
@@ -59,8 +59,8 @@ def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
     results = [(("a", "b", "c", "d"), steps), (("x",), [((), "x", 2.0, True)])]
     logs = {"env_reward": 1.5, "token_reward": 4.0, "kl": 0.25}
     dump = {"results": results, "entropies": [0.25, 0.0]}
-    whole = {"all_logs": logs, "eval_dump": dump, "config": {"seed": 1}}
-    assert pickle.loads((tmp_path / "log.pkl").read_bytes()) == whole
+    content = {"all_logs": logs, "eval_dump": dump, "config": {"seed": 1}}
+    assert pickle.loads((tmp_path / "log.pkl").read_bytes()) == content
     assert (
         evaluation_logs.read(tmp_path / "log.pkl").in_words()
         == "2 episodes, return 1.5000 +- 0.5000, entropy 0.1250 +- 0.1250"
@@ -69,7 +69,7 @@ def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
 
 def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:
     write_log(tmp_path / "log.pkl", [1.0, 2.0], [0.5, float("nan")])
-    given = {"methods": f"a={tmp_path / 'log.pkl'}", "published_task": "wordle", "measure": "entropy"}
-    told = r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
-    with pytest.raises(UserError, match=told):
-        compare.run(load_config("compare", "smoke", given), tmp_path / "out")
+    options = {"methods": f"a={tmp_path / 'log.pkl'}", "published_task": "wordle", "measure": "entropy"}
+    line = r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
+    with pytest.raises(UserError, match=line):
+        compare.run(load_config("compare", "smoke", options), tmp_path / "out")

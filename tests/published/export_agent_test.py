@@ -74,8 +74,11 @@ def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) ->
 def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
     """A run of train_language_agent with one checkpoint of random numbers, low-rank additions among them."""
     config = load_config("train_language_agent", "smoke")
-    given = {"network.model": str(talkers.write(folder / "base", architecture)), "network.prompt_tokens": 160}
-    config.update_from_flattened_dict({**given, "lora.patterns": "*/attention/*", "lora.rank": 2, **values})
+    options = {
+        "network.model": str(talkers.write(folder / "base", architecture)),
+        "network.prompt_tokens": 160,
+    }
+    config.update_from_flattened_dict({**options, "lora.patterns": "*/attention/*", "lora.rank": 2, **values})
     run = folder / "run"
     run.mkdir()
     (run / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
@@ -89,7 +92,7 @@ def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "policy"), [("t5", "score"), ("gpt2", "actions")])
-def test_a_language_agent_is_written_with_its_additions_merged_and_its_heads_beside(
+def test_an_exported_language_agent_has_merged_weights_and_its_heads(
     architecture: str, policy: str, tmp_path: Path
 ) -> None:
     run = language_agent(tmp_path, architecture, **{"network.policy": policy})
@@ -146,13 +149,13 @@ def test_transformers_says_the_same(tmp_path: Path) -> None:
     folders = {
         kind: exported_by("export_text_agent", run, tmp_path / f"export_{kind}") for kind, run in runs.items()
     }
-    given = [(str(folders[kind]), tokens_of(agents[kind].tokenizer, kind)[0]) for kind in runs]
+    arguments = [(str(folders[kind]), tokens_of(agents[kind].tokenizer, kind)[0]) for kind in runs]
     environment = {**os.environ, **tiny_judge.ENVIRONMENT}
-    command = [str(python), "-c", OPEN, json.dumps(given)]
+    command = [str(python), "-c", OPEN, json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     for kind, agent in agents.items():
-        with np.load(folders[kind] / "said.npz") as found:
+        with np.load(folders[kind] / "said.npz") as arrays:
             tokens = tokens_of(agent.tokenizer, kind)[1]
-            assert found["tokens"].tolist() == tokens
-            np.testing.assert_allclose(found["logits"], said(agent, tokens), atol=1e-5)
+            assert arrays["tokens"].tolist() == tokens
+            np.testing.assert_allclose(arrays["logits"], said(agent, tokens), atol=1e-5)

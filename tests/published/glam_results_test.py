@@ -45,10 +45,10 @@ def test_runs_without_a_value_up_to_the_step_do_not_count():
         return efficiency.Learned("ours", "task", Curve(steps, np.ones(len(steps))))
 
     runs = [run(0, 500), run(0, 1000), run(600, 1000)]
-    ((_, _, count, end, found),) = efficiency.table(runs, None)
-    assert (count, end, found.value) == (2, 500, 1)
-    ((_, _, count, _, found),) = efficiency.table(runs[2:], None)
-    assert (count, found.value) == (1, 1)
-    for steps, told in ((1, "must be at least 600"), (5000, "must be at most 1000")):
-        with pytest.raises(UserError, match=f"efficiency_steps={steps}: {told}"):
+    ((_, _, count, end, curve),) = efficiency.table(runs, None)
+    assert (count, end, curve.value) == (2, 500, 1)
+    ((_, _, count, _, curve),) = efficiency.table(runs[2:], None)
+    assert (count, curve.value) == (1, 1)
+    for steps, line in ((1, "must be at least 600"), (5000, "must be at most 1000")):
+        with pytest.raises(UserError, match=f"efficiency_steps={steps}: {line}"):
             efficiency.table(runs[2:], steps)

@@ -22,22 +22,22 @@ WIDTH, LAYERS, TOKENS, POSITIONS = 8, 2, 35, 16
 def trunk(rng, start, width=WIDTH):
     """A GPT-2's tensors as transformers 4.16 saves them, masks and all."""
     sizes = {"wte.weight": (TOKENS, width), "wpe.weight": (POSITIONS, width)}
-    for name in ("ln_f", *(f"h.{layer}.ln_{place}" for layer in range(LAYERS) for place in (1, 2))):
+    for name in ("ln_f", *(f"h.{layer}.ln_{number}" for layer in range(LAYERS) for number in (1, 2))):
         sizes |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
     for layer in range(LAYERS):
         for name, inside, outside in (
             ("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width), ("mlp.c_fc", width, 4 * width), ("mlp.c_proj", 4 * width, width),
         ):  # fmt: skip
             sizes |= {f"h.{layer}.{name}.weight": (inside, outside), f"h.{layer}.{name}.bias": (outside,)}
-    found = {
+    tensors = {
         f"{start}transformer.{name}": rng.normal(0, 0.3, shape).astype(np.float32)
         for name, shape in sizes.items()
     }
     for layer in range(LAYERS):
-        found[f"{start}transformer.h.{layer}.attn.bias"] = np.ones((1, 1, POSITIONS, POSITIONS), np.uint8)
-        found[f"{start}transformer.h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
-    found[f"{start}lm_head.weight"] = found[f"{start}transformer.wte.weight"]
-    return found
+        tensors[f"{start}transformer.h.{layer}.attn.bias"] = np.ones((1, 1, POSITIONS, POSITIONS), np.uint8)
+        tensors[f"{start}transformer.h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
+    tensors[f"{start}lm_head.weight"] = tensors[f"{start}transformer.wte.weight"]
+    return tensors
 
 
 def head(rng, start, outputs):
@@ -53,10 +53,13 @@ def head(rng, start, outputs):
 
 def ilql(outputs=TOKENS):
     rng = np.random.default_rng(0)
-    found = trunk(rng, "model.") | trunk(rng, "lm_policy.") | trunk(rng, "lm_target.") | head(rng, "v", 1)
+    tensors = trunk(rng, "model.") | trunk(rng, "lm_policy.") | trunk(rng, "lm_target.") | head(rng, "v", 1)
     for name in ("q", "q2", "target_q", "target_q2"):
-        found |= head(rng, name, outputs)
-    return found | {"pi.weight": found["lm_policy.lm_head.weight"], "extra.weight": np.zeros(2, np.float32)}
+        tensors |= head(rng, name, outputs)
+    return tensors | {
+        "pi.weight": tensors["lm_policy.lm_head.weight"],
+        "extra.weight": np.zeros(2, np.float32),
+    }
 
 
 def config_of(tmp_path, content=None, **values):
@@ -73,10 +76,10 @@ def imported(tmp_path, content, **values):
 
 def chai():
     draws = np.random.default_rng(0)
-    found = trunk(draws, "lm_policy.")
+    tensors = trunk(draws, "lm_policy.")
     for name in ("q", "q2", "target_q", "target_q2"):
-        found |= head(draws, name, 1)
-    return found
+        tensors |= head(draws, name, 1)
+    return tensors
 
 
 def decision_transformer():
@@ -86,7 +89,7 @@ def decision_transformer():
 
 
 @pytest.mark.parametrize(
-    ("content", "method", "q", "place", "name"),
+    ("content", "method", "q", "q_place", "name"),
     [
         (trunk(np.random.default_rng(1), "module.model."), "bc", "none", f"trunks {POLICY} embedding", "module.model.transformer.wte.weight"),
         (decision_transformer(), "dt", "none", "prefix kernel", "reward_emb.bias"),
@@ -94,12 +97,12 @@ def decision_transformer():
         (chai(), "chai", "mean", "target_heads q2 output bias", "target_q2.2.bias"),
     ],
 )  # fmt: skip
-def test_other_agents_are_known_by_their_parts(content, method, q, place, name, tmp_path):
+def test_other_agents_are_known_by_their_parts(content, method, q, q_place, name, tmp_path):
     config = config_of(tmp_path, content)
-    found = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
-    assert (stage._method(config, found.design), found.design.q) == (method, q)
-    assert found.design.prefix == (method == "dt")
-    part = functools.reduce(lambda tree, key: tree[key], place.split(), found.params)
+    checkpoint = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
+    assert (stage._method(config, checkpoint.design), checkpoint.design.q) == (method, q)
+    assert checkpoint.design.prefix == (method == "dt")
+    part = functools.reduce(lambda tree, key: tree[key], q_place.split(), checkpoint.params)
     np.testing.assert_array_equal(part, content[name])
 
 
@@ -122,8 +125,8 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("content", "values", "said"), REFUSED)
-def test_what_does_not_fit(tmp_path, content, values, said):
-    with pytest.raises(UserError, match=re.escape(said)):
+@pytest.mark.parametrize(("content", "values", "line"), REFUSED)
+def test_a_pickle_that_does_not_fit_is_refused(tmp_path, content, values, line):
+    with pytest.raises(UserError, match=re.escape(line)):
         imported(tmp_path, content, **values)
     assert not (tmp_path / "run" / "agent").exists()

@@ -52,8 +52,8 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
     config = config_for("reward", path, quantiles=str(tmp_path / "q.csv"))
     workdir = run_config(config, tmp_path / "run")
     g = golden("reward_forward.npz")
-    for place in (workdir, workdir / "model.safetensors"):
-        reward = rewards.load(place)
+    for target in (workdir, workdir / "model.safetensors"):
+        reward = rewards.load(target)
         np.testing.assert_allclose(reward.raw(g["messages"]), g["reward"], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(reward(g["messages"]), (g["reward"] - 0.25) / 2, rtol=1e-5, atol=1e-5)
     trained = read_run(workdir)

@@ -18,9 +18,9 @@ ROWS, TWO = {"reward_head/weight": (1, 8)}, {"fc1/w": (2, 3), "fc2/w": (2, 3)}
 def test_tensors_of_one_shape_are_matched_in_their_order():
     file = arrays(a=(4, 4), b=(4, 2), c=(4,), d=(4, 4), e=(9,))
     layers = {"conv1/weight": (4, 2), "conv2/weight": (4, 4), "conv3/weight": (4, 4), "conv1/bias": (4,)}
-    found = match(file, layers)
-    assert found.names == {"conv1/weight": "b", "conv2/weight": "a", "conv3/weight": "d", "conv1/bias": "c"}
-    assert (found.left_over, found.notes) == (("e",), ())
+    matched = match(file, layers)
+    assert matched.names == {"conv1/weight": "b", "conv2/weight": "a", "conv3/weight": "d", "conv1/bias": "c"}
+    assert (matched.left_over, matched.notes) == (("e",), ())
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_tensors_of_one_shape_are_matched_in_their_order():
     ],
 )
 def test_hints_in_names_go_before_the_order_and_are_noted(file, layers, names):
-    found = match(arrays(**file), layers)
-    assert found.names == names
-    assert all(": by its name, among " in note for note in found.notes)
-    assert found.notes
+    matched = match(arrays(**file), layers)
+    assert matched.names == names
+    assert all(": by its name, among " in note for note in matched.notes)
+    assert matched.notes
 
 
 def test_a_tensor_that_is_chosen_by_hand_leaves_the_others():
-    found = match(arrays(x=(1, 8), y=(1, 8)), ROWS, {"reward_head/weight": "y"})
-    assert (found.names, found.left_over) == ({"reward_head/weight": "y"}, ("x",))
+    matched = match(arrays(x=(1, 8), y=(1, 8)), ROWS, {"reward_head/weight": "y"})
+    assert (matched.names, matched.left_over) == ({"reward_head/weight": "y"}, ("x",))
     assert match(arrays(a=(2, 3), b=(2, 3)), TWO, {"fc1/w": "b"}).names == {"fc1/w": "b", "fc2/w": "a"}
 
 
@@ -83,5 +83,5 @@ def test_tensors_that_cannot_be_matched_are_named(file, arguments, words):
 
 def test_matched_tensors_are_float32():
     file = [("a", np.array([1.0, 2.0]))]
-    found = match(file, {"x": (2,)}).tensors(file)
-    np.testing.assert_array_equal(found["x"], np.float32([1, 2]), strict=True)
+    tensors = match(file, {"x": (2,)}).tensors(file)
+    np.testing.assert_array_equal(tensors["x"], np.float32([1, 2]), strict=True)

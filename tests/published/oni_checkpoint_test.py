@@ -53,11 +53,11 @@ def read(path, content):
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, protocol):
     pairs = {"texts": {"data": [list(pair) for pair in LABELS.items()]}}
-    kept = [
+    labels = [
         foreign(**all_) for all_ in ({"size": 256, "data": list(LABELS.items())}, {"labels": LABELS}, pairs)
     ]
-    contents = [{"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": one} for one in kept]
-    names = (tmp_path / str(place) for place in range(3))
+    contents = [{"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": one} for one in labels]
+    names = (tmp_path / str(number) for number in range(3))
     paths = [torch_files.write(*one, protocol=protocol) for one in zip(names, contents, strict=True)]
     del sys.modules["published_package"].OnlineDataset
     assert [oni_checkpoint.labels(torch_import.read(path, "model")) for path in paths] == [LABELS] * 3
@@ -147,7 +147,7 @@ def test_an_imported_classifier_counts_as_trained(tmp_path):
 
 def unnamed(arrays):
     """Tensors whose names tell weights from biases alone."""
-    return {f"net.{place}.{name.split('/')[1]}": tensor(arrays[name]) for place, name in enumerate(arrays)}
+    return {f"net.{number}.{name.split('/')[1]}": tensor(arrays[name]) for number, name in enumerate(arrays)}
 
 
 @pytest.mark.slow
@@ -176,6 +176,6 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
         np.testing.assert_array_equal(reward.intrinsic([*LABELS, "new"]), [*LABELS.values(), 0])
     else:
         g = golden("oni/oni_classifier.npz")
-        found = reward.raw(g["message"])
-        np.testing.assert_allclose(found, g["probability_of_class_1"], rtol=1e-5, atol=1e-5)
+        raw_rewards = reward.raw(g["message"])
+        np.testing.assert_allclose(raw_rewards, g["probability_of_class_1"], rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(reward.intrinsic(g["message"]), g["prediction_at_0.5"])

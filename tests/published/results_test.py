@@ -92,7 +92,7 @@ def test_results_without_tasks_and_methods_are_refused(tmp_path, tasks, message)
     "value",
     [{"foo": [1]}, [1.0, 2.0, 3.0], {}, 5, ["a", "b"], ([True], [1]), ([], []), *nested_in_itself()],
 )
-def test_what_holds_no_steps_and_returns_is_refused(tmp_path, value):
+def test_a_file_without_steps_and_returns_is_refused(tmp_path, value):
     path = save(tmp_path, {"t": {"m": value}})
 
     expected = "expected lists of time steps and of mean returns for each seed"
@@ -251,7 +251,7 @@ def test_rows_of_an_array_in_fortran_order_are_read():
         (b"cnumpy\nndarray.__class__\n.", "numpy.ndarray.__class__", None),
     ],
 )
-def test_what_is_no_plain_data_may_be_kept_unread(data, name, arguments):
+def test_parts_that_are_no_plain_data_may_stay_unread(data, name, arguments):
     value = plain(data, unread=True, persistent=str)
 
     assert (value.name, value.arguments) == (name, arguments)
@@ -286,7 +286,7 @@ def most_calls(data, **options):
     return largest
 
 
-def test_what_a_pickle_makes_is_bounded_by_its_size():
+def test_objects_of_a_pickle_are_bounded_by_its_size():
     items = b"".join(b"(V%d\nI1\nt" % number for number in range(999))
     pairs = b"\x80\x02(" + ORDERED + b"q\x01(" + items + b"l\x85q\x02"
 

@@ -30,14 +30,14 @@ def test_everything_plain_is_read(tmp_path, protocol):
         "list": [1, -70000, 2**40, 1.5, None, True, "text", (1, 2, 3, 4), b"bytes"],
         "nested": {"a": {"b": tensor(np.ones(2, "f"))}, "mean": np.float64(0.25), "empty": {}},
     }
-    found = read_checkpoint(torch_files.write(tmp_path / "a.pth", content, protocol=protocol))
-    assert list(found["model"]) == list(arrays)
+    loaded = read_checkpoint(torch_files.write(tmp_path / "a.pth", content, protocol=protocol))
+    assert list(loaded["model"]) == list(arrays)
     for name, array in arrays.items():
-        np.testing.assert_array_equal(found["model"][name], array)
-        assert found["model"][name].dtype == array.dtype
-    assert found["list"] == content["list"]
-    assert found["nested"]["mean"] == 0.25
-    assert [name for name, _ in tensors(found)] == [f"model.{name}" for name in arrays] + ["nested.a.b"]
+        np.testing.assert_array_equal(loaded["model"][name], array)
+        assert loaded["model"][name].dtype == array.dtype
+    assert loaded["list"] == content["list"]
+    assert loaded["nested"]["mean"] == 0.25
+    assert [name for name, _ in tensors(loaded)] == [f"model.{name}" for name in arrays] + ["nested.a.b"]
 
 
 def test_views_of_a_shared_storage(tmp_path):
@@ -48,11 +48,11 @@ def test_views_of_a_shared_storage(tmp_path):
         "wide": Tensor(Storage(np.array([0x3FC0, 0xC000], np.uint16), "BFloat16"), 0, (2,), (1,)),
         "none": Tensor(storage, 12, (0, 3), (3, 1)),
     }
-    found = read_checkpoint(torch_files.write(tmp_path / "a.pth", content))
-    np.testing.assert_array_equal(found["transposed"], np.arange(12).reshape(3, 4).T)
-    np.testing.assert_array_equal(found["part"], [[5, 6], [9, 10]])
-    np.testing.assert_array_equal(found["wide"], [1.5, -2.0])
-    assert found["none"].shape == (0, 3)
+    loaded = read_checkpoint(torch_files.write(tmp_path / "a.pth", content))
+    np.testing.assert_array_equal(loaded["transposed"], np.arange(12).reshape(3, 4).T)
+    np.testing.assert_array_equal(loaded["part"], [[5, 6], [9, 10]])
+    np.testing.assert_array_equal(loaded["wide"], [1.5, -2.0])
+    assert loaded["none"].shape == (0, 3)
 
 
 class Harmful:
@@ -65,9 +65,9 @@ class Harmful:
 
 def test_nothing_in_the_file_runs(tmp_path):
     path = torch_files.write(tmp_path / "a.pth", {"x": Harmful(tmp_path / "made"), "y": 1, "s": Path("a")})
-    found = read_checkpoint(path)
+    loaded = read_checkpoint(path)
     assert not (tmp_path / "made").exists()
-    assert found == {
+    assert loaded == {
         "x": Unread("posix.mkdir", (str(tmp_path / "made"),)), "y": 1, "s": Unread("pathlib.PosixPath", ("a",)),
     }  # fmt: skip
 
@@ -126,9 +126,9 @@ def write_zip(path, parts, compression=zipfile.ZIP_STORED):
 
 
 def test_a_pickle_cut_anywhere_is_refused(tmp_path, parts):
-    whole = parts["archive/data.pkl"]
-    for length in range(0, len(whole), 7):
-        path = write_zip(tmp_path / "a.pth", parts | {"archive/data.pkl": whole[:length]})
+    pickled = parts["archive/data.pkl"]
+    for length in range(0, len(pickled), 7):
+        path = write_zip(tmp_path / "a.pth", parts | {"archive/data.pkl": pickled[:length]})
         with pytest.raises(UserError, match=NOT_WHOLE):
             read_checkpoint(path)
 

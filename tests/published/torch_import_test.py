@@ -46,17 +46,17 @@ def with_two_trunks(shapes: Shapes) -> Shapes:
 
 def networks(shapes: dict[str, Shapes]) -> dict[str, tuple[dict[str, Any], Shapes]]:
     """Settings of `nethack_network` and the tensors of its file, in the file's order."""
-    found = {name: (VARIANTS[name], shapes[name]) for name in shapes}
+    matched = {name: (VARIANTS[name], shapes[name]) for name in shapes}
     gru, impala = shapes["convnet_impala"], {"image_encoder": "convnet_impala"}
     for core in GATES:
         two = with_two_layers(gru, core)
-        found[f"two layers of {core}"] = ({**impala, "core": core, "core_layers": 2}, two)
+        matched[f"two layers of {core}"] = ({**impala, "core": core, "core_layers": 2}, two)
     residual = {"image_encoder": "resnet_impala", "separate_critic": True}
-    found["two trunks"] = ({**impala, "separate_critic": True}, with_two_trunks(gru))
-    found["two heads"] = ({"core": "none", "separate_critic": True}, with_two_trunks(shapes["no_rnn"]))
+    matched["two trunks"] = ({**impala, "separate_critic": True}, with_two_trunks(gru))
+    matched["two heads"] = ({"core": "none", "separate_critic": True}, with_two_trunks(shapes["no_rnn"]))
     two = with_two_trunks(with_two_layers(shapes["resnet_impala"], "gru"))
-    found["two trunks of all that there is"] = ({**residual, "core_layers": 2}, two)
-    return found
+    matched["two trunks of all that there is"] = ({**residual, "core_layers": 2}, two)
+    return matched
 
 
 def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[str, str]]:
@@ -127,7 +127,7 @@ def test_a_single_number_of_a_file_is_read(number: Any, expected: float) -> None
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
-def test_what_is_no_finite_number_is_refused(value: Any) -> None:
+def test_numbers_that_are_not_finite_are_refused(value: Any) -> None:
     with pytest.raises(UserError, match=r"^a\.pth: mean is not a finite number"):
         TorchCheckpoint(Path("a.pth"), [], {"mean": value}).number("mean")
 
@@ -165,8 +165,8 @@ TENSORS = {"w": torch_files.tensor(np.ones(2, "f"))}
 def test_tensors_stand_under_the_model_or_alone(tmp_path: Path, content: Any, name: str) -> None:
     file = torch_import.read(torch_files.write(tmp_path / "a.pth", content), "model", "ema")
 
-    ((found, array),) = file.tensors
-    assert found == name
+    ((tensor_name, array),) = file.tensors
+    assert tensor_name == name
     np.testing.assert_array_equal(array, [1, 1])
 
 
@@ -182,7 +182,7 @@ QUICK = ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two he
 
 
 @pytest.mark.parametrize("kinds", [QUICK, pytest.param(None, marks=pytest.mark.slow, id="all")])
-def test_layers_are_found_by_order_and_of_26_status_numbers_the_27th_has_no_weight(
+def test_layers_are_matched_by_order_and_one_status_number_lacks_weights(
     golden: Any, kinds: list[str] | None
 ) -> None:
     """'two heads': a critic of its own without a core."""
@@ -190,17 +190,17 @@ def test_layers_are_found_by_order_and_of_26_status_numbers_the_27th_has_no_weig
         if kinds is not None and case not in kinds:
             continue
         rng = np.random.default_rng(0)
-        whole = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
-        short = dict(whole)
-        for name, array in whole.items():
+        tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+        short = dict(tensors)
+        for name, array in tensors.items():
             column = {27: 26, FEATURES: RAW_STATUS + 26}.get(array.shape[-1])
             if array.ndim == 2 and column is not None:
                 short[name] = np.delete(array, column, axis=1)
                 array[:, column] = 0
-        assert any(short[name] is not whole[name] for name in whole)
+        assert any(short[name] is not tensors[name] for name in tensors)
         file, ours = checkpoint(short)
         params, match = torch_import.agent(file, nethack_network(**network), "")
         assert {name: ours[foreign] for name, foreign in match.names.items()} == {n: n for n in shapes}, case
-        found = layout.to_torch(params)
-        for name, array in whole.items():
-            np.testing.assert_array_equal(found[name], array, err_msg=name)
+        exported = layout.to_torch(params)
+        for name, array in tensors.items():
+            np.testing.assert_array_equal(exported[name], array, err_msg=name)

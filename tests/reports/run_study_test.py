@@ -196,6 +196,7 @@ def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None
         "results:diagnosis": 12,
         "minigrid_study:": 70,
         "minihack_study:": 40,
+        "judge_study:": 18,
         "steering_study:demo": 3,
     }.items(),
 )

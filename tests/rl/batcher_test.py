@@ -1,10 +1,11 @@
-"""Two acting devices and a batcher between two updates: what they give, and that they go on as if nothing had been."""
+"""Two acting devices and a batcher between two updates: what batches hold, and that a restored batcher continues alike."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +18,31 @@ from motif_jax.envs import registry
 from motif_jax.rewards import BatchMessages, RewardKind, Values
 from motif_jax.rl import play_state
 from motif_jax.rl.actors.inline import InlineActors
-from motif_jax.rl.actors.rollouts import ActorsConfig
+from motif_jax.rl.actors.rollouts import ActorsConfig, Ready
 from motif_jax.rl.algorithms import trajectory
-from motif_jax.rl.batcher import ActorSource, Batcher, Finished, put
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.batcher import ActorSource, Batch, Batcher, Finished, put
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 from tests.rl.runs import column
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-ENVS, ROLLOUT, COLUMNS = 2, 5, 3
+ENVS = 2
+ROLLOUT = 5
+COLUMNS = 3
+FIRST_UPDATE = 3
+VERSION = 7
 SPEC = registry.spec("Recall-v0", delay=4, cues=3)
+# As published: half of the learner's.
+ACTING_PARAMS = {"w": np.array([0.25, 0.125], np.float32)}
 
 
 class Adding:
-    """Stands for a network: its state is a sum over the steps, and the value tells it; one leaf is empty."""
+    """Stands for a network: its state is a sum over the steps, from which value and logits follow; one leaf is empty."""
 
-    spec, fields = SPEC, ("features", "sign_count")
+    spec = SPEC
+    fields = ("features", "sign_count")
 
     def initial_state(self, rows: int) -> Any:
         return {"sum": jnp.zeros((rows, 2)), "none": jnp.zeros((rows, 0))}
@@ -49,123 +57,222 @@ class Adding:
         return observation
 
 
-class Sums(RewardKind):
-    """Pays a text by its bytes; keeps what it hears of."""
+class SumOfBytes(RewardKind):
+    """Pays a text the sum of its bytes; remembers the messages that it observed."""
 
     def __init__(self) -> None:
-        self.met: list[BatchMessages] = []
+        self.observed: list[BatchMessages] = []
 
     def lookup(self, texts: np.ndarray) -> Values:
-        return Values(texts.sum(axis=1).astype(np.float32), 10 + len(self.met))
+        return Values(texts.sum(axis=1).astype(np.float32), len(self.observed))
 
-    def observe(self, met: BatchMessages) -> None:
-        self.met.append(met)
+    def observe(self, batch: BatchMessages) -> None:
+        self.observed.append(batch)
+
+
+class Listened(NamedTuple):
+    """A batch on the host, as the batcher's listener receives it, not cropped."""
+
+    batch: TrajectoryBatch
+    envs: np.ndarray
+    episode: np.ndarray
 
 
 class Play:
-    """Sources of 4 groups each on two devices, a batcher, and what has been played."""
+    """Sources of 4 groups each on two devices, a batcher, and all that they made."""
 
-    def __init__(self) -> None:
-        self.meters, self.reward, self.finished = Meters(), Sums(), deque[Finished]()
+    def __init__(self, first_update: int = FIRST_UPDATE) -> None:
+        self.meters = Meters()
+        self.reward = SumOfBytes()
+        self.finished = deque[Finished]()
+        self.finished_count = 0
+        self.served: list[int] = []
+        self.listened: list[Listened] = []
+        self.batches: list[Batch] = []
+
         devices = jax.devices()[:2]
         self.parallel = DataParallel(devices[:1])
-        self.publisher = Publisher(
+        publisher = Publisher(
             devices, lambda params: {**params, "w": params["w"] / 2}, {"fixed": jnp.ones(1)}
         )
-        self.publisher.publish(7, {"w": jnp.array([0.5, 0.25])})
+        publisher.publish(VERSION, {"w": jnp.array([0.5, 0.25])})
         self.sources = []
         for number, device in enumerate(devices):
             config = ActorsConfig(
-                "Recall-v0",
-                {"delay": 4, "cues": 3},
-                1,
-                2,
-                ENVS,
-                ROLLOUT,
+                env="Recall-v0",
+                options={"delay": 4, "cues": 3},
+                seed=1,
+                workers=2,
+                envs_per_group=ENVS,
+                rollout=ROLLOUT,
                 slots_per_group=3,
                 first_env=8 * number,
                 remembered=9,
             )
-            actors = InlineActors(config, (), lambda slot, n=number: self.finished.append(Finished(n, slot)))
+            actors = InlineActors(config, (), lambda slot, source=number: self._finish(source, slot))
             key = jax.random.PRNGKey(number)
-            inference = Inference(Adding(), actors, self.publisher, device, key, self.meters, 5)  # type: ignore[arg-type]
+            inference = Inference(Adding(), actors, publisher, device, key, self.meters, 5)  # type: ignore[arg-type]
             self.sources.append(ActorSource(actors, inference))
-        lookup = RewardLookup(SPEC, self.reward, 0.5, self.meters, 3)
-        self.batcher = Batcher(SPEC, self.sources, COLUMNS, self.meters, lookup, crop=self._crop)
-        self.made: list[Any] = []
+        lookup = RewardLookup(SPEC, self.reward, 0.5, self.meters, first_update)
+        self.batcher = Batcher(
+            SPEC, self.sources, COLUMNS, self.meters, lookup, listener=self._listen, crop=self._crop
+        )
 
-    def _crop(self, observation: Any) -> Any:
+    def _finish(self, source: int, slot: int) -> None:
+        self.finished_count += 1
+        self.finished.append(Finished(source, slot))
+
+    def _listen(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> None:
+        self.listened.append(Listened(batch, envs, episode))
+
+    def _crop(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         return {name: x for name, x in observation.items() if name != "sign"}
 
     def start(self) -> None:
         for source in self.sources:
             source.actors.start()
 
-    def go_on(self, turns: range) -> None:
-        """Some groups are held back, others for a turn only; a batch is taken as soon as there is one."""
+    def run(self, turns: range) -> None:
+        """Some groups of the second source are held back, others for a turn only; batches are taken as soon as they are full."""
         for turn in turns:
-            for number, source in enumerate(self.sources):
-                hold = lambda each, turn=turn: each.row == 0 and each.group % 3 == turn % 3  # noqa: E731
-                self.made.append(source.inference.serve(0.0, hold if number and turn % 4 != 3 else None))
+
+            def hold(ready: Ready, turn: int = turn) -> bool:
+                return ready.row == 0 and ready.group % 3 == turn % 3
+
+            first, second = self.sources
+            self.served.append(first.inference.serve(0.0))
+            self.served.append(second.inference.serve(0.0, hold if turn % 4 != 3 else None))
             while self.finished and not self.batcher.is_full():
                 self.batcher.add(self.finished.popleft())
             if self.batcher.is_full():
-                batch = self.batcher.next()
-                trajectory.check(batch.trajectories)
-                leaves = jax.tree.leaves(batch.trajectories._replace(initial_state=None))
-                shared = [array for source in self.sources for array in source.actors.slots.arrays.values()]
-                assert not any(np.may_share_memory(leaf, array) for leaf in leaves for array in shared)
-                batch = put(batch, self.parallel)
-                rows = jax.tree_util.tree_leaves_with_path(batch.trajectories)
-                self.made.append([f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in rows])
-                self.made.append(batch._replace(trajectories=None)._asdict())  # type: ignore[arg-type]
+                self.batches.append(self.batcher.next())
 
 
 @pytest.fixture
-def whole() -> Play:
+def undisturbed() -> Play:
     play = Play()
     play.start()
-    play.go_on(range(20))
+    play.run(range(20))
     return play
 
 
-def test_what_is_played_and_batched(whole: Play, record: bool) -> None:
-    met = [
-        [*map(shown_array, (each.texts, each.counts, each.discounted)), each.steps, each.number]
-        for each in whole.reward.met
+def test_batches_have_the_shapes_and_types_of_trajectories(undisturbed: Play) -> None:
+    assert len(undisturbed.batches) > 5
+    for batch in undisturbed.batches:
+        trajectory.check(batch.trajectories)
+
+
+def test_batches_share_no_memory_with_the_slots(undisturbed: Play) -> None:
+    slots = [array for source in undisturbed.sources for array in source.actors.slots.arrays.values()]
+
+    for batch in undisturbed.batches:
+        for leaf in jax.tree.leaves(batch.trajectories._replace(initial_state=None)):
+            assert not any(np.may_share_memory(leaf, array) for array in slots)
+
+
+def test_every_column_of_a_slot_is_in_one_batch(undisturbed: Play) -> None:
+    waiting = sum(stop - start for _, _, start, stop in undisturbed.batcher.state()["parts"])
+
+    batched = COLUMNS * len(undisturbed.batches)
+
+    assert batched + waiting == ENVS * (undisturbed.finished_count - len(undisturbed.finished))
+
+
+def test_rollouts_of_an_environment_follow_without_a_gap(undisturbed: Play) -> None:
+    last_row: dict[int, list[Any]] = {}
+    compared = 0
+
+    for batch, envs, _ in undisturbed.listened:
+        for number, env in enumerate(envs.tolist()):
+            fields = [*batch.observation.values(), batch.first, batch.last]
+            if env in last_row:
+                jax.tree.map(np.testing.assert_array_equal, [x[0, number] for x in fields], last_row[env])
+                compared += 1
+            last_row[env] = [x[ROLLOUT, number] for x in fields]
+
+    assert last_row.keys() == set(range(16))
+    assert compared > 0
+
+
+def test_initial_states_give_the_outputs_that_were_played(undisturbed: Play) -> None:
+    network = Adding()
+
+    for batch, _, _ in undisturbed.listened:
+        state = batch.initial_state
+        for row in range(ROLLOUT):
+            rows = {name: batch.observation[name][row : row + 1] for name in network.fields}
+            logits, value, state = network.apply(ACTING_PARAMS, rows, state, batch.first[row : row + 1])
+            log_probs = jax.nn.log_softmax(logits[0])
+            log_prob = np.take_along_axis(np.asarray(log_probs), batch.action[row][:, None], axis=1)[:, 0]
+            np.testing.assert_allclose(batch.behaviour_value[row], value[0], rtol=1e-5)
+            np.testing.assert_allclose(batch.behaviour_log_prob[row], log_prob, rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(batch.parameter_version, VERSION)
+
+
+def test_texts_are_paid_what_the_reward_says(undisturbed: Play) -> None:
+    assert SPEC.text_field is not None
+    for batch, _, _ in undisturbed.listened:
+        sums = batch.observation[SPEC.text_field].sum(axis=-1).astype(np.float32)
+        np.testing.assert_array_equal(batch.intrinsic_reward, sums[:-1])
+        np.testing.assert_array_equal(batch.last_intrinsic_reward, np.where(batch.last[1:], sums[1:], 0))
+
+
+def test_the_reward_observes_the_steps_of_each_batch(undisturbed: Play) -> None:
+    observed = undisturbed.reward.observed
+
+    assert [messages.number for messages in observed] == [
+        FIRST_UPDATE + number for number in range(len(undisturbed.batches))
     ]
-    sums, counts, _, _ = whole.meters.read()
-    numbers = [sums[f"inference/{name}"] for name in ("bytes", "rows", "padding")]
-    parts = {"made": whole.made, "met": met, "numbers": numbers, "counts": counts}
-    shown = {name: json.dumps(part, indent=0, default=str) for name, part in parts.items()}
-    assert_matches_packed_recording("played_batches", shown, record)
+    assert [messages.steps for messages in observed] == [batch.num_steps for batch in undisturbed.batches]
 
 
-def test_it_goes_on_where_it_was(whole: Play) -> None:
-    first = Play()
-    first.start()
-    first.go_on(range(6))
-    assert first.finished
-    plain, arrays = play_state.of(first.sources, first.batcher, first.finished)
-    assert any(each["inference"]["held"] for each in plain["sources"])
+def test_the_learner_gets_cropped_observations(undisturbed: Play) -> None:
+    for batch in undisturbed.batches:
+        on_device = put(batch, undisturbed.parallel)
+        assert on_device.trajectories.observation.keys() == SPEC.observation.keys() - {"sign"}
+        assert on_device.num_bytes > 0
+
+
+def test_meters_count_the_rows_that_were_served(undisturbed: Play) -> None:
+    sums = undisturbed.meters.read().sums
+
+    assert sums["inference/rows"] == sum(undisturbed.served)
+
+
+def test_a_restored_batcher_continues_as_undisturbed(undisturbed: Play) -> None:
+    before = Play()
+    before.start()
+    before.run(range(6))
+    assert before.finished
+    plain, arrays = play_state.of(before.sources, before.batcher, list(before.finished))
+    assert any(source["inference"]["held"] for source in plain["sources"])
     assert all(plain["batcher"].values())
-    plain, arrays = json.loads(json.dumps(plain)), jax.tree.map(np.array, arrays)
-    again = Play()
-    again.reward.met, again.batcher._lookup._number = first.reward.met, first.batcher._lookup._number
-    again.finished.extend(play_state.restore(plain, arrays, again.sources, again.batcher))
-    again.start()
-    again.go_on(range(6, 20))
-    made = json.dumps([*first.made, *again.made], default=str)
-    assert made == json.dumps(whole.made, default=str)
+
+    after = Play(FIRST_UPDATE + len(before.batches))
+    # As a checkpoint keeps them.
+    plain = json.loads(json.dumps(plain))
+    arrays = jax.tree.map(np.array, arrays)
+    after.finished.extend(play_state.restore(plain, arrays, after.sources, after.batcher))
+    after.start()
+    after.run(range(6, 20))
+
+    assert before.served + after.served == undisturbed.served
+    for batch, expected in zip([*before.listened, *after.listened], undisturbed.listened, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, batch, expected)
+    for batch, expected in zip([*before.batches, *after.batches], undisturbed.batches, strict=True):
+        assert batch.num_steps == expected.num_steps
+        assert batch.intrinsic_returns == expected.intrinsic_returns
 
 
-def test_return_of_an_episode_that_was_lost_is_not_mixed_with_the_next() -> None:
+def test_the_return_of_a_lost_episode_is_not_mixed_with_the_next() -> None:
     sums = ReturnSums(0.0)
-    # The actor dies behind the first batch: episode 0 is not heard of again.
-    for number, terminated, last, found in (
+    # The actor dies after the first batch: the end of episode 0 is never reported.
+    batches = (
         (0, [0, 0, 0], [0, 0, 0], []),
         (1, [0, 1, 0], [0, 0, 1], [IntrinsicReturn(7, 1, 2.0)]),
         (2, [0, 0, 1], [0, 0, 0], [IntrinsicReturn(7, 2, 3.0)]),
-    ):
+    )
+
+    for episode, terminated, last, returns in batches:
         batch = column([0, 0, 0], last, terminated, intrinsic=1.0)
-        assert sums.add(batch, None, np.array([7]), np.full((3, 1), number)) == found
+        assert sums.add(batch, None, np.array([7]), np.full((3, 1), episode)) == returns

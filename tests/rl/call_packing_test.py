@@ -1,4 +1,4 @@
-"""What goes to the device in one array comes out as it went in."""
+"""Inputs and outputs of a call that are packed into one array are unpacked unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ FIELDS = {
     "speed": ((2,), "float32"),
     "seen": ((3,), "bool"),
 }
-GROUPS, ENVS = 3, 5
+GROUPS = 3
+ENVS = 5
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -46,6 +47,6 @@ def test_a_choice_keeps_its_bits() -> None:
     action = np.arange(4, dtype=np.int32)
     log_prob = np.array([-0.0, -1e-42, -np.inf, -3.25], np.float32)
     value = np.array([np.nan, 1e38, 0.1, 5.0], np.float32)
-    found = unpack_choice(np.asarray(jax.jit(pack_choice)(action, log_prob, value)))
-    for unpacked, packed in zip(found, (action, log_prob, value), strict=True):
-        assert unpacked.tobytes() == packed.tobytes()
+    unpacked = unpack_choice(np.asarray(jax.jit(pack_choice)(action, log_prob, value)))
+    for array, original in zip(unpacked, (action, log_prob, value), strict=True):
+        assert array.tobytes() == original.tobytes()

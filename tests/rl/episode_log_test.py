@@ -1,3 +1,5 @@
+"""The log of episodes: reports and intrinsic returns that arrive apart, means, and resumed runs."""
+
 from __future__ import annotations
 
 import json
@@ -13,8 +15,8 @@ def report(env: int, episode: int, value: float = 1.0) -> dict[str, float]:
     return {"env": env, "episode": episode, "seed": 5, "return": value, "length": 4.0}
 
 
-def add(log: EpisodeLog, *given: Any) -> None:
-    log.write(log.join(*given))
+def add(log: EpisodeLog, *arguments: Any) -> None:
+    log.write(log.join(*arguments))
 
 
 def lines(folder: Path, *names: str) -> list[tuple[Any, ...]]:
@@ -29,35 +31,43 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
         add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
         add(log, 30, [report(1, 0, 3.0)], [])
         assert log.means() == {"episode/return": 2.0, "episode/length": 4.0, "episode/intrinsic_return": 1.5}
-        # A reader sees them at once.
+        # The lines are in the file at once.
         assert lines(tmp_path, "step", "env") == [(10, 0, 2.5), (30, 1, 0.5)]
 
 
-def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
+def test_episodes_that_wait_at_the_end_are_written(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
         assert log.state() == [{"step": 10, **report(1, 0), "intrinsic_return": 0.5}]
         assert log.waiting() == {"reports": [{"step": 10, **report(0, 0)}], "returns": []}
         log.write(log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)]))
         assert log.join_rest(40, [], []) == []
-    found = lines(tmp_path, "step", "env", "episode")
-    assert found == [(10, 1, 0, 0.5), (10, 0, 0, 2.5), (30, 2, 0, None), (30, 2, 1, None)]
+    assert lines(tmp_path, "step", "env", "episode") == [
+        (10, 1, 0, 0.5), (10, 0, 0, 2.5), (30, 2, 0, None), (30, 2, 1, None)
+    ]  # fmt: skip
 
 
-def test_means_are_over_the_newest(tmp_path: Path) -> None:
+def test_means_are_over_the_newest_episodes(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 2, with_intrinsic=False) as log:
         add(log, 1, [report(0, n, float(n)) for n in range(5)], [])
         assert log.means()["episode/return"] == 3.5
         assert log.settled()
+
+
+def test_a_row_without_episodes_has_all_names() -> None:
     with EpisodeLog(None, 1_000, with_intrinsic=True, fields=["success", "end"]) as log:
         names = ("intrinsic_return", "length", "return", "success")
         assert list(log.row()) == [f"episode/{name}" for name in names]
         assert all(map(math.isnan, log.row().values()))
+
+
+def test_means_are_settled_after_a_hundred_episodes() -> None:
+    with EpisodeLog(None, 1_000, with_intrinsic=True) as log:
         log.write([report(0, n, 3.0) for n in range(99)])
         assert not log.settled()
         log.write([report(0, 99, math.nan)])
         assert log.settled()
-        assert log.row()["episode/return"] == 3.0
+        assert log.row()["episode/return"] == 3.0  # a number that is not finite is left out
 
 
 def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
@@ -74,12 +84,12 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
 
 
 def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
-    """Also where the run was resumed between."""
+    """Also where the run was resumed in between."""
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 5, [report(4, 0)], [])
         add(log, 10, [report(4, 1), report(3, 1)], [IntrinsicReturn(4, 1, 1.0), IntrinsicReturn(3, 1, 0.5)])
         state = log.state()
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
         add(log, 20, [report(3, 0)], [])
-    found = lines(tmp_path, "env", "episode")
-    assert found == [(4, 1, 1.0), (3, 1, 0.5), (4, 0, None), (3, 0, None)]
+    rows = lines(tmp_path, "env", "episode")
+    assert rows == [(4, 1, 1.0), (3, 1, 0.5), (4, 0, None), (3, 0, None)]

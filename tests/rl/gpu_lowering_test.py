@@ -79,16 +79,16 @@ def lowered(program: Program, *args: Any) -> str:
 
 def long_bfloat16_sums(text: str) -> list[str]:
     """Sums of many bfloat16 numbers, which Hopper GPUs add up in bfloat16: reductions, scatters, and over devices."""
-    found = []
+    sums = []
     reductions = r"stablehlo\.reduce\(.*applies stablehlo\.add across dimensions = \[([\d, ]*)\] : \(tensor<([\dx]*)xbf16>"
     for axes, shape in re.findall(reductions, text):
         sizes = [int(size) for size in shape.split("x")]
         if math.prod(sizes[int(axis)] for axis in axes.split(",")) > SHORT_SUM:
-            found.append(f"reduction of {shape} over {axes}")
+            sums.append(f"reduction of {shape} over {axes}")
     for kind in ("scatter", "all_reduce"):
         results = re.findall(rf'"stablehlo\.{kind}"\(.*?\}}\) : \(.*?\) -> (tensor<[^>]*>)', text, re.DOTALL)
-        found += [f"{kind} of {result}" for result in results if result.endswith("bf16>")]
-    return found
+        sums += [f"{kind} of {result}" for result in results if result.endswith("bf16>")]
+    return sums
 
 
 def products(text: str, kind: str) -> list[tuple[str, ...]]:
@@ -107,19 +107,21 @@ def donated(text: str) -> list[bool]:
 
 def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: int) -> None:
     """The memory of the whole state is used again, that of the `num_batch` arrays of a batch that are read is not."""
-    given = donated(text)
-    assert given == [True] * (len(given) - num_batch) + [False] * num_batch
+    is_donated = donated(text)
+    num_state = len(is_donated) - num_batch
+    assert is_donated == [True] * num_state + [False] * num_batch
     # What an update only writes is not an argument: a few scalars.
-    written = [leaf for leaf in jax.tree.leaves(state) if leaf.size == 1]
-    assert len(jax.tree.leaves(state)) >= len(given) - num_batch >= len(jax.tree.leaves(state)) - len(written)
+    leaves = jax.tree.leaves(state)
+    written = [leaf for leaf in leaves if leaf.size == 1]
+    assert len(leaves) >= num_state >= len(leaves) - len(written)
 
 
 def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Program, Any, Any]:
     """The learner's program on two devices with its arguments, for the published settings."""
     config, parallel = appo_config(), DataParallel(jax.devices()[:DEVICES])
     optimizer = schedules.make_optimizer(config.optimizer)
-    made = jax.eval_shape(lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0)))
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), made)
+    shapes = jax.eval_shape(lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0)))
+    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     if reward is not None:
         state = state._replace(reward_params=reward.params)
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
@@ -185,8 +187,8 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     text = lowered(program, prepared, state, key, packed)
     short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
     assert products(text, "convolution")[0][0] == f"20x18x18x48x{short}"
-    given, num_params = donated(text), len(jax.tree.leaves(prepared))
-    assert given == [False] * num_params + [True] * 3 + [False] * 2
+    num_params = len(jax.tree.leaves(prepared))
+    assert donated(text) == [False] * num_params + [True] * 3 + [False] * 2
     observation, first = layout.views(packed).observation, np.ones(20, np.uint8)
     lowered(inference._gather, table, rows)
     lowered(batcher._select, [table, table], np.zeros(41, np.int32))

@@ -1,4 +1,4 @@
-"""Updates that are not finite: left out, said, their batch kept, and never in a checkpoint."""
+"""Updates that are not finite: skipped and printed, their batch saved, and never in a checkpoint."""
 
 from __future__ import annotations
 
@@ -29,52 +29,84 @@ def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) 
     with np.load(tmp_path / "nonfinite" / "step-2.npz") as batch:
         assert np.isnan(batch["intrinsic_reward"]).all()
         assert batch["observation/sign"].size
-    names, steps = ("params", "learner", "progress"), steps_of(tmp_path)
+    # Nothing was learned after the last finite update, and the checkpoint written with the other one says so.
+    steps = steps_of(tmp_path)
     assert 2 * 100 < steps[-1] < 600
-    every = [saved(tmp_path, *names, step=step)[1] for step in steps]
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves([every[2][n] for n in names[:2]]))
-    # Nothing was learned behind the last good update, and the checkpoint written with the bad one knows of it.
-    assert [one["progress"]["updates"] for one in every] == [1, 2, 3]
-    assert [one["progress"]["skipped_updates"] for one in every] == [0, 0, 1]
-    two, three = ((each["params"], each["learner"]["opt_state"]) for each in every[1:])
-    jax.tree.map(np.testing.assert_array_equal, two, three)
+    first, second, third = (saved(tmp_path, "params", "learner", "progress", step=step)[1] for step in steps)
+    assert [items["progress"]["updates"] for items in (first, second, third)] == [1, 2, 3]
+    assert [items["progress"]["skipped_updates"] for items in (first, second, third)] == [0, 0, 1]
+    leaves = jax.tree.leaves([third["params"], third["learner"]])
+    assert all(np.isfinite(leaf).all() for leaf in leaves)
+    jax.tree.map(np.testing.assert_array_equal, second["params"], third["params"])
+    jax.tree.map(np.testing.assert_array_equal, second["learner"]["opt_state"], third["learner"]["opt_state"])
 
 
-def test_what_was_allowed_at_its_time_ends_no_run() -> None:
-    stop, skip = (recall_training(nonfinite__policy=name).nonfinite for name in ("stop", "skip"))
-    batch = cast("Batch", None)
+def failed(*failures: Failure) -> Learner:
+    """A learner as far as a guard reads it."""
+    return cast("Learner", SimpleNamespace(failures=list(failures)))
+
+
+def test_updates_that_were_skipped_before_end_no_run() -> None:
+    stop = recall_training(nonfinite__policy="stop").nonfinite
+    Guard(stop, None, {"skipped_updates": 2, "ended_by": None}).require(100)
+
+
+def test_a_run_that_ended_resumes_only_with_another_limit() -> None:
+    stop = recall_training(nonfinite__policy="stop").nonfinite
+    skip = recall_training(nonfinite__policy="skip").nonfinite
     guard = Guard(stop, None, {"skipped_updates": 2, "ended_by": None})
-    guard.require(100)
-    guard.check(cast("Learner", SimpleNamespace(failures=[Failure(7, ["loss/total"], batch)])))
-    again = Guard(stop, None, guard.progress())
-    for ended in (guard, again):
-        with pytest.raises(UserError, match=r"update 7 is not finite: loss/total; checkpoint 100 .* above 3"):
+    guard.check(failed(Failure(7, ["loss/total"], cast("Batch", None))))
+
+    message = r"update 7 is not finite: loss/total; checkpoint 100 .* above 3"
+    for ended in (guard, Guard(stop, None, guard.progress())):
+        with pytest.raises(UserError, match=message):
             ended.require(100)
     Guard(skip, None, guard.progress()).require(100)
 
 
-def test_three_of_many_names_are_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def skipping(tmp_path: Path) -> Guard:
+    """Of a run that has skipped one of at most two updates."""
     skip = recall_training(nonfinite__policy="skip", nonfinite__most_skips=2).nonfinite
-    guard = Guard(skip, tmp_path, {"skipped_updates": 1, "ended_by": "before"})
-    assert guard.progress() == {"skipped_updates": 1, "ended_by": None, "ended_by_environment": False}
+    return Guard(skip, tmp_path, {"skipped_updates": 1, "ended_by": "before"})
+
+
+def not_finite(names: str) -> Failure:
     batch = Batch(column([3], [0], [1], intrinsic=np.nan), 1, [])
-    for names in ("abc", "abcde"):
-        assert not guard.exceeded
-        learner = SimpleNamespace(failures=[Failure(8, list(names), batch)])
-        guard.check(cast("Learner", learner))
-        assert learner.failures == []
-    place = tmp_path / "nonfinite" / "step-8.npz"
-    said = f"update 8 is not finite: a, b, c; its batch lies in {place}: left out (2 of at most 2)\n"
-    assert capfd.readouterr().err == said
+    return Failure(8, list(names), batch)
+
+
+def test_a_resume_with_a_higher_limit_forgets_the_end(skipping: Guard) -> None:
+    assert skipping.progress() == {"skipped_updates": 1, "ended_by": None, "ended_by_environment": False}
+
+
+def test_a_skipped_update_is_printed(
+    skipping: Guard, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    learner = failed(not_finite("abc"))
+
+    skipping.check(learner)
+
+    path = tmp_path / "nonfinite" / "step-8.npz"
+    line = f"update 8 is not finite: a, b, c; its batch lies in {path}: left out (2 of at most 2)\n"
+    assert capfd.readouterr().err == line
+    assert learner.failures == []
+    assert not skipping.exceeded
+
+
+def test_three_of_many_names_are_in_the_error(skipping: Guard, tmp_path: Path) -> None:
+    skipping.check(failed(not_finite("abc"), not_finite("abcde")))
+
     with pytest.raises(UserError) as raised:
-        guard.require(100)
-    line = f"update 8 is not finite: a, b, c and 2 more; its batch lies in {place}"
-    assert guard.progress() == {"skipped_updates": 3, "ended_by": line, "ended_by_environment": False}
+        skipping.require(100)
+
+    path = tmp_path / "nonfinite" / "step-8.npz"
+    line = f"update 8 is not finite: a, b, c and 2 more; its batch lies in {path}"
+    assert skipping.progress() == {"skipped_updates": 3, "ended_by": line, "ended_by_environment": False}
     assert str(raised.value) == (
         f"{line}; checkpoint 100 has the parameters before it: train again with a smaller --config.optimizer.learning_rate, or "
         "continue with --config.nonfinite.policy=skip and --config.nonfinite.most_skips above 3"
     )
-    assert not Guard(skip, None, {"skipped_updates": 2, "ended_by": "before"}).exceeded
 
 
 def test_numbers_of_the_environment_are_not_blamed_on_the_learning_rate(tmp_path: Path) -> None:
@@ -86,7 +118,8 @@ def test_numbers_of_the_environment_are_not_blamed_on_the_learning_rate(tmp_path
     )
     failure = Failure(4, ["loss/total"], Batch(batch, 1, []))
     guard = Guard(stop, tmp_path, {})
-    guard.check(cast("Learner", SimpleNamespace(failures=[failure])))
+    guard.check(failed(failure))
+
     for ended in (guard, Guard(stop, None, guard.progress())):
         with pytest.raises(UserError, match="the environment gave nan as 'speed'") as error:
             ended.require(100)

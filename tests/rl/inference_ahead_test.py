@@ -51,8 +51,8 @@ class Scripted(Rollouts):
         pass
 
     def ready(self, timeout: float) -> list[Ready]:
-        self.begun_anew.clear()
-        self.begun_anew |= self.anew.pop(0) if self.anew else set()
+        self.restarted_groups.clear()
+        self.restarted_groups |= self.anew.pop(0) if self.anew else set()
         return self.waiting.pop(0) if self.waiting else []
 
     def act(self, ready: Sequence[Ready]) -> None:

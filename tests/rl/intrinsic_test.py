@@ -101,9 +101,9 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
     config = section(tmp_path / "reward.safetensors")
     assert MotifReward.required_fields(config) == ("message", "blstats")
     reward = rewards.load_intrinsic(config, registry.spec("NetHackScore-v1"))
-    found = jax.jit(reward.in_step)(reward.params, observation)
+    values = jax.jit(reward.in_step)(reward.params, observation)
     expected = model.normalisation(True, 0.5)(network.reward(params, rows)).reshape(3, 2)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(UserError, match="reads blstats, which the environment does not show"):
         rewards.load_intrinsic(config, SPEC)
 
@@ -116,6 +116,6 @@ def test_a_threshold_that_pays_most_steps_gives_way_to_the_quantile(trained, cap
     model = dataclasses.replace(known, folder=folder, statistics={**known.statistics, "advice": advice})
     for _ in range(2):
         assert model.normalisation(True, "auto", fallback=fallback) == known.normalisation(True, level)
-    told = capsys.readouterr().out
-    assert told.count("would pay 72 % of the dataset's steps, more than half") == 1
-    assert f"reward.quantile={level:g} is used" in told
+    output = capsys.readouterr().out
+    assert output.count("would pay 72 % of the dataset's steps, more than half") == 1
+    assert f"reward.quantile={level:g} is used" in output

@@ -72,8 +72,7 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
 def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Path) -> None:
     """Processes in two groups are stepped in turns: every step is by the policy that learns from it."""
     changes = {**LORA, "lora.base": "int8", "serial": False, "actors.groups_per_worker": 2}
-    made = config(tmp_path, **changes)
-    training = train(tmp_path / "run", made)
+    training = train(tmp_path / "run", config(tmp_path, **changes))
     assert training.system is not None
     state = training.system.learner.state
     assert set(state.params) == {"additions", "heads"}
@@ -87,20 +86,22 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
 
 @pytest.mark.extra
 def test_a_base_that_has_changed_is_refused(tmp_path: Path) -> None:
-    made, run = config(tmp_path, **LORA), tmp_path / "run"
-    train(run, made)
+    run = tmp_path / "run"
+    first = config(tmp_path, **LORA)
+    train(run, first)
     talkers.write(tmp_path / "model", seed=1)
-    said = r"run was trained with another base model than config.network.model=.* has now: restore"
-    with pytest.raises(UserError, match=said):
+
+    message = r"run was trained with another base model than config.network.model=.* has now: restore"
+    with pytest.raises(UserError, match=message):
         agent_policy.load(run)
-    longer = made.copy_and_resolve_references()
+    longer = first.copy_and_resolve_references()
     longer.train_for_env_steps = 2 * STEPS
-    with pytest.raises(UserError, match=f"--workdir=.*{said}"):
+    with pytest.raises(UserError, match=f"--workdir=.*{message}"):
         train(run, longer)
 
 
 @pytest.mark.slow
-def test_an_agent_that_learns_with_dropout_plays_the_same_whoever_plays_beside_it(tmp_path: Path) -> None:
+def test_dropout_while_playing_depends_on_no_other_row(tmp_path: Path) -> None:
     changes = {"network.pretrained": False, "compat.glam_untrained_dropout": True}
     run_folder.prepare(tmp_path, config(tmp_path, **changes), train_agent.IDENTITY)
     (tmp_path / "checkpoints").mkdir()
@@ -112,20 +113,25 @@ def test_an_agent_that_learns_with_dropout_plays_the_same_whoever_plays_beside_i
 
 
 @pytest.mark.extra
-def test_the_reference_is_the_frozen_base_and_the_coefficient_goes_on_with_the_run(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_reference_and_its_coefficient(tmp_path: Path) -> None:
     kl = {"algorithm.kl.coefficient": 0.5, "algorithm.kl.target": 1.0, "algorithm.kl.horizon": 100}
-    made = config(tmp_path, **LORA, **kl, log_every_seconds=1e-9)
-    half = made.copy_and_resolve_references()
+    full = config(tmp_path, **LORA, **kl, log_every_seconds=1e-9)
+    half = full.copy_and_resolve_references()
     half.train_for_env_steps = STEPS // 2
-    train(tmp_path / "stopped", half)
-    whole, stopped = (train(tmp_path / name, made) for name in ("whole", "stopped"))
-    assert whole.system is not None
-    assert stopped.system is not None
-    one, other = whole.system.learner.state, stopped.system.learner.state
-    assert set(one.reference) == {"additions", "heads"}
-    jax.tree.map(np.testing.assert_array_equal, one._replace(frozen=()), other._replace(frozen=()))
-    rows = list(read_metrics(tmp_path / "whole"))
+    train(tmp_path / "resumed", half)
+
+    undisturbed = train(tmp_path / "undisturbed", full)
+    resumed = train(tmp_path / "resumed", full)
+
+    assert undisturbed.system is not None
+    assert resumed.system is not None
+    state = undisturbed.system.learner.state
+    resumed_state = resumed.system.learner.state
+    # Of the base nothing is copied.
+    assert set(state.reference) == {"additions", "heads"}
+    jax.tree.map(np.testing.assert_array_equal, state._replace(frozen=()), resumed_state._replace(frozen=()))
+    rows = list(read_metrics(tmp_path / "undisturbed"))
     assert rows[0]["reference/kl"] == pytest.approx(0, abs=1e-4)
     assert rows[-1]["reference/kl"] > 1e-4
     # Two updates of 64 steps, both far below the target.
-    assert float(one.kl_coefficient) == pytest.approx(0.5 * (1 - 0.2 * 64 / 100) ** 2, rel=1e-3)
+    assert float(state.kl_coefficient) == pytest.approx(0.5 * (1 - 0.2 * 64 / 100) ** 2, rel=1e-3)

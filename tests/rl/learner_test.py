@@ -146,7 +146,7 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
 
 
 class Memory(NamedTuple):
-    """A training state with all that a skipped update treats in a way of its own."""
+    """A training state with all fields that a skipped update treats specially."""
 
     params: Any
     step: Any
@@ -167,8 +167,9 @@ def test_an_update_that_is_not_finite_changes_counts_and_memory_alone() -> None:
     parallel, meters, device = DataParallel(jax.devices()[:1]), Meters(), jax.devices()[0]
     state = Memory({"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)})
     publisher = Publisher([device], lambda params: params)
-    learner = Learner(update, state, parallel, publisher, meters, lends=True)
-    batches, found = [], []
+    learner = Learner(update, state, parallel, publisher, meters, shares_frozen=True)
+    batches = []
+    outcomes = []  # metrics, state and published parameters after each update
     for loss, change in ((0.5, 1.0), (jnp.nan, 2.0), (0.5, jnp.inf), (0.25, 4.0)):
         rows = column([0, 0], [0, 0], [0, 0], intrinsic=change)
         rows = rows._replace(reward=np.full_like(rows.intrinsic_reward, loss))
@@ -177,24 +178,26 @@ def test_an_update_that_is_not_finite_changes_counts_and_memory_alone() -> None:
         assert learner.metrics() == {}
         learner.settle()
         learner.settle()
-        now = learner.metrics(), jax.device_get(learner.state), jax.device_get(publisher.newest(device))
-        found.append(json.loads(json.dumps(now, default=np.ndarray.tolist)))
+        outcome = learner.metrics(), jax.device_get(learner.state), jax.device_get(publisher.newest(device))
+        outcomes.append(json.loads(json.dumps(outcome, default=np.ndarray.tolist)))
         assert learner.metrics() == {}
-    said = {"value/mean": 7.5, "lag/max": 2.0, "loss/total": 0.5}
-    assert math.isnan(found[0][0].pop("episode/x") + found[3][0].pop("episode/x"))
-    frozen, inf = {"f": [9.0] * 2}, [math.inf] * 2
-    for metrics, w, version, memory, one in (
-        (said, 2.0, 5, [1.0] * 2, found[0]),
-        ({}, 2.0, 6, [3.0] * 2, found[1]),
-        ({}, 2.0, 7, inf, found[2]),
-        ({"value/mean": 7.25, "lag/max": 8.0, "loss/total": 0.25}, 6.0, 8, inf, found[3]),
+    assert math.isnan(outcomes[0][0].pop("episode/x") + outcomes[3][0].pop("episode/x"))
+    frozen = {"f": [9.0] * 2}
+    inf = [math.inf] * 2
+    for metrics, w, version, memory, outcome in (
+        ({"value/mean": 7.5, "lag/max": 2.0, "loss/total": 0.5}, 2.0, 5, [1.0] * 2, outcomes[0]),
+        ({}, 2.0, 6, [3.0] * 2, outcomes[1]),
+        ({}, 2.0, 7, inf, outcomes[2]),
+        ({"value/mean": 7.25, "lag/max": 8.0, "loss/total": 0.25}, 6.0, 8, inf, outcomes[3]),
     ):
         params = {"w": [w] * 3}
         state = [params, version, 5 * version - 10, memory, frozen]
-        assert one == [metrics, state, [version, params | frozen]]
-    whole = "the parameters that it gives"
-    assert learner.failures == [(5, ["loss/total", "value/mean"], batches[1]), (6, [whole], batches[2])]
-    assert [each.num_bytes for each in batches] == [39] * 4
+        assert outcome == [metrics, state, [version, params | frozen]]
+    assert learner.failures == [
+        (5, ["loss/total", "value/mean"], batches[1]),
+        (6, ["the parameters that it gives"], batches[2]),
+    ]
+    assert [batch.num_bytes for batch in batches] == [39] * 4
     sums, counts, _, _ = meters.read()
     assert (sums["learner/updates"], sums["learner/bytes"], counts["learner/update"]) == (4, 156, 4)
 

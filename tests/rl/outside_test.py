@@ -1,8 +1,9 @@
-"""A run that is gone on with by another reward than it began with."""
+"""A run that is continued with another reward than it began with."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,15 +14,27 @@ from tests.rl.runs import train
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
+FAMILIAR = {
+    "reward__kind": "tests.rl.outside_parts:Familiar",
+    "reward__intrinsic_coefficient": 0.5,
+    "save_every_steps": 200,
+}
+
+
 @pytest.mark.slow
-def test_what_no_part_takes_up_is_refused(tmp_path: Path) -> None:
-    kind = "tests.rl.outside_parts:Familiar"
-    familiar = {"reward__kind": kind, "reward__intrinsic_coefficient": 0.5, "save_every_steps": 200}
-    for folder, first, later, said in (
-        (tmp_path / "one", familiar, {}, r"holds reward, which this version and config do not use"),
-        (tmp_path / "other", {}, familiar, r"has no reward: it has .*params"),
-    ):
-        train(folder, recall_config(serial=True, **first, train_for_env_steps=200))
-        (folder / "config.json").unlink()
-        with pytest.raises(UserError, match=said):
-            train(folder, recall_config(serial=True, **later, train_for_env_steps=400))
+@pytest.mark.parametrize(
+    ("first", "later", "message"),
+    [
+        (FAMILIAR, {}, r"holds reward, which this version and config do not use"),
+        ({}, FAMILIAR, r"has no reward: it has .*params"),
+    ],
+    ids=["too many items", "too few items"],
+)
+def test_a_checkpoint_with_the_items_of_another_reward_is_refused(
+    first: dict[str, Any], later: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    train(tmp_path, recall_config(serial=True, **first, train_for_env_steps=200))
+    (tmp_path / "config.json").unlink()
+
+    with pytest.raises(UserError, match=message):
+        train(tmp_path, recall_config(serial=True, **later, train_for_env_steps=400))

@@ -36,7 +36,7 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "env", "given"),
+    ("every", "env", "batches"),
     [
         # Without rows of final observations the next row belongs to the next episode.
         (1, 7, [
@@ -44,7 +44,7 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
             (([4, 9, 5], [0, 1, 0], [1, 0, 0]), (0, 0, 1), [(0, [1, 2, 3, 4])]),
             (([6, 7, 8], [0, 0, 0], [1, 1, 0]), (1, 2, 3), [(1, [5, 6]), (2, [7])]),
         ]),
-        # The actor dies behind the first batch: episode 0 is not heard of again. 1 is not to be recorded.
+        # The actor dies after the first batch: the rest of episode 0 never comes. Episode 1 is not to be recorded.
         (2, 2, [
             (([1, 2, 3], [0, 0, 0], [0, 0, 0]), (0, 0, 0), []),
             (([4, 5, 6], [0, 0, 0], [0, 0, 1]), (1, 1, 1), []),
@@ -52,11 +52,12 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_actions_are_collected_over_batches(every: int, env: int, given: Any) -> None:
+def test_actions_are_collected_over_batches(every: int, env: int, batches: Any) -> None:
     collector = ActionCollector(every)
-    for batch, numbers, expected in given:
-        found = collector.add(column(*batch), np.array([env]), np.array(numbers)[:, None])
-        assert [(f.env, f.episode, f.actions.tolist()) for f in found] == [(env, *each) for each in expected]
+    for batch, numbers, expected in batches:
+        finished = collector.add(column(*batch), np.array([env]), np.array(numbers)[:, None])
+        assert [(played.episode, played.actions.tolist()) for played in finished] == expected
+        assert all(played.env == env for played in finished)
 
 
 def report(env: int, episode: int, seed: int, length: float = LENGTH, value: float = 0.0) -> dict[str, float]:
@@ -96,8 +97,8 @@ def test_only_whole_episodes_that_play_the_same_way_are_recorded(tmp_path: Path,
         recorder.report(70, [report(5, 4, 3)])
         play(recorder, 5, 4, wrong)
     assert names(tmp_path) == [name(40, 0, 1), name(70, 5, 4)]
-    said = "episode-000003.json is not recorded: seed 3 does not play the same way twice (return, success)"
-    assert said in capfd.readouterr().err
+    line = "episode-000003.json is not recorded: seed 3 does not play the same way twice (return, success)"
+    assert line in capfd.readouterr().err
 
 
 def test_a_process_that_dies_is_replaced(
@@ -125,7 +126,7 @@ def test_a_process_that_dies_is_replaced(
     assert "is not recorded: the process that played it again died" in capfd.readouterr().err
 
 
-def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
+def test_recordings_of_games_that_are_played_again_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     folder.mkdir()
     for file in (name(100, 0, 1), name(101, 0, 1), "mine.json"):
@@ -139,19 +140,19 @@ def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
 def test_games_that_come_too_fast_are_counted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recordings, "_WAITING", 0)
+    monkeypatch.setattr(recordings, "_MAX_WAITING", 0)
     with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 2) as recorder:
         for episode in range(4):
             play(recorder, 0, episode, 0)
             recorder.report(10, [report(0, episode, 3)])
-    said = "2 episodes were not recorded: they came faster than they could be replayed; a larger record_every than 2 leaves none out\n"
-    assert capfd.readouterr().err == said
+    line = "2 episodes were not recorded: they came faster than they could be replayed; a larger record_every than 2 leaves none out\n"
+    assert capfd.readouterr().err == line
     assert names(tmp_path) == []
 
 
 def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Dead:
-        def __init__(self, *given: Any) -> None:
+        def __init__(self, *arguments: Any) -> None:
             self.connection = SimpleNamespace(send=lambda order: None)
 
         def receive(self) -> str:
@@ -189,15 +190,15 @@ def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: 
     lines = episodes(tmp_path)
     chosen = [row for row in lines if (row["env"] + row["episode"]) % 2 == 0]
     expected = {name(row["step"], row["env"], row["episode"]): row for row in chosen}
-    made = {file: Recording.load(tmp_path / "recordings" / file) for file in names(tmp_path)}
-    assert len(made) > 25
-    for file, recording in made.items():
+    recorded = {file: Recording.load(tmp_path / "recordings" / file) for file in names(tmp_path)}
+    assert len(recorded) > 25
+    for file, recording in recorded.items():
         row = expected[file]
         assert recording.seed == row["seed"] == episode_seed(config.seed, row["env"], row["episode"])
         again = record_actions(recording.task, recording.options, recording.seed, recording.actions)
         assert again.digest == recording.digest
         assert again.info == {key: row[key] for key in again.info}
-    # Games are counted on: none is played twice.
+    # A resumed run goes on counting games: none is played twice.
     train(tmp_path, recall_config(train_for_env_steps=900, **changes))
     played = [(row["env"], row["episode"]) for row in episodes(tmp_path)]
     assert len(set(played)) == len(played) > len(lines)

@@ -1,3 +1,5 @@
+"""What follows from a config: coefficients, fields, actors, slots, devices, and what is refused."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -8,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
@@ -15,41 +18,69 @@ from motif_jax.core.sections import Sharding
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.rl import agent_networks, settings, train_agent
 from motif_jax.rl.config import Devices, agent_config
+from motif_jax.rl.intrinsic import RewardKind
 from tests.play.agent_runs import changed, recall_config, recall_training
 from tests.reward_fixtures import load_config
 
 
-def test_extrinsic_coefficient_depends_on_the_task_unless_given() -> None:
-    config = load_config("train_agent", "")
-    for task, given, expected in (
+@pytest.mark.parametrize(
+    ("task", "coefficient", "resolved"),
+    [
         ("NetHackScore-v1", None, 0.1),
         ("NetHackStaircaseLvl3ExtendedActions-v1", None, 10.0),
         ("NetHackOracle-v1", 0.0, 0.0),
-    ):
-        config.environment.name, config.reward.extrinsic_coefficient = task, given
-        assert settings.resolved(agent_config(config)).reward.extrinsic_coefficient == expected
-        assert config.reward.extrinsic_coefficient == given
+    ],
+)
+def test_the_extrinsic_coefficient_depends_on_the_task_where_it_is_none(
+    task: str, coefficient: float | None, resolved: float
+) -> None:
+    config = load_config("train_agent", "")
+    config.environment.name = task
+    config.reward.extrinsic_coefficient = coefficient
+
+    assert settings.resolved(agent_config(config)).reward.extrinsic_coefficient == resolved
+    assert config.reward.extrinsic_coefficient == coefficient
 
 
-def test_fields_are_those_that_the_reward_reads_and_nobody_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    reward = recall_training().reward
-    for name, read, wanted in (
-        ("NetHackScore-v1", ("message", "glyphs", "blstats"), {"fields": ["glyphs"]}),
-        ("NetHackScore-v1", ("message",), {}),
-        ("Recall-v0", ("message",), {}),
-    ):
-        kind = SimpleNamespace(required_fields=lambda reward, read=read: read)
-        monkeypatch.setattr(settings.reward_kinds, "kind_of", lambda reward, kind=kind: kind)
-        assert settings.fields_option(name, {}, reward) == wanted
-        options = {"fields": ["tty_chars"]}
-        more = {"fields": ["tty_chars", *wanted["fields"]]} if wanted else {}
-        assert name != "NetHackScore-v1" or settings.fields_option(name, options, reward) == more
-    monkeypatch.setattr(kind, "required_fields", lambda reward: ("message", "glyphs", "sign"))
-    said = (
+def read_by_the_reward(monkeypatch: pytest.MonkeyPatch, *fields: str) -> None:
+    """Lets every reward read these fields."""
+
+    class Reading(RewardKind):
+        @classmethod
+        def required_fields(cls, config: Any) -> tuple[str, ...]:
+            return fields
+
+    monkeypatch.setattr(settings.reward_kinds, "kind_of", lambda reward: Reading)
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"), [({}, ["glyphs"]), ({"fields": ["tty_chars"]}, ["tty_chars", "glyphs"])]
+)
+def test_fields_that_the_reward_reads_are_added_to_those_shown(
+    options: dict[str, Any], fields: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by_the_reward(monkeypatch, "message", "glyphs", "blstats")
+
+    option = settings.fields_option("NetHackScore-v1", options, recall_training().reward)
+
+    assert option == {"fields": fields}
+
+
+@pytest.mark.parametrize("task", ["NetHackScore-v1", "Recall-v0"])
+def test_a_reward_of_the_text_needs_no_more_fields(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by_the_reward(monkeypatch, "message")
+
+    assert settings.fields_option(task, {}, recall_training().reward) == {}
+
+
+def test_a_field_that_an_environment_cannot_show_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by_the_reward(monkeypatch, "message", "glyphs", "sign")
+
+    message = (
         r"^config\.reward\.dir=None: must be a reward that reads what Recall-v0 shows, not message, glyphs$"
     )
-    with pytest.raises(UserError, match=said):
-        settings.fields_option("Recall-v0", {}, reward)
+    with pytest.raises(UserError, match=message):
+        settings.fields_option("Recall-v0", {}, recall_training().reward)
 
 
 @pytest.fixture
@@ -154,14 +185,28 @@ def test_options_of_a_level_are_those_of_its_section() -> None:
     assert set(options["compat"].values()) == {False}
 
 
-def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("learner", "actor", "number"),
+    [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)],
+)
+def test_rewards_of_texts_are_computed_on_a_device_that_only_acts(
+    learner: str, actor: str, number: int
+) -> None:
+    devices = Devices(learner=learner, actor=actor)
+    assert settings.lookup_device(devices) == jax.devices()[number]
+
+
+def test_rewards_of_texts_are_computed_on_the_cpu_beside_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     cpus = jax.devices()
-    for learner, actor, place in [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)]:
-        assert settings.lookup_device(Devices(learner=learner, actor=actor)) == cpus[place]
-    # Beside GPUs the CPU, unless it was left out.
     gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
     monkeypatch.setattr(jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus)
     assert settings.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
+
+
+def test_without_a_cpu_rewards_of_texts_are_computed_on_a_gpu_that_acts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
 
     def without_cpu(backend: str | None = None) -> list[Any]:
         if backend is not None:
@@ -185,40 +230,72 @@ def test_products_are_as_exact_as_the_config_says() -> None:
     assert precision() is None
 
 
-def test_memory_is_looked_for_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slots, games = recall_config(devices__actor="0,1", serial=True), recall_config(actors__envs_per_worker=20)
+def test_memory_for_slots_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = recall_config(devices__actor="0,1", serial=True)
     parts = settings.actors_configs(settings.resolved(agent_config(slots)), 2)
-    of_slots = sum(part.layout().size for part in parts), "trajectory slots need .* lower config.actors.work"
-    of_games = 2 * (capacity.WORKER_BYTES + 19 * capacity.GAME_BYTES), "config.actors.workers=2: .* of memory"
-    for config, (needed, said) in ((slots, of_slots), (games, of_games)):
-        monkeypatch.setattr(capacity, "available_memory", lambda it=needed: it)
-        train_agent.check(config, tmp_path)
-        monkeypatch.setattr(capacity, "available_memory", lambda it=needed: it - 1)
-        with pytest.raises(UserError, match=said):
-            train_agent.check(config, tmp_path)
+    bytes_of_slots = sum(part.layout().size for part in parts)
+    require_bytes(
+        slots, bytes_of_slots, "trajectory slots need .* lower config.actors.work", tmp_path, monkeypatch
+    )
 
 
-def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = recall_training()
-    for fsdp, tensor, devices, wanted in (
+def test_memory_for_games_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    games = recall_config(actors__envs_per_worker=20)
+    bytes_of_games = 2 * (capacity.WORKER_BYTES + 19 * capacity.GAME_BYTES)
+    require_bytes(games, bytes_of_games, "config.actors.workers=2: .* of memory", tmp_path, monkeypatch)
+
+
+def require_bytes(
+    config: ConfigDict, needed: int, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asserts that a config is accepted with `needed` bytes of memory, and refused with one less."""
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
+    train_agent.check(config, folder)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed - 1)
+    with pytest.raises(UserError, match=message):
+        train_agent.check(config, folder)
+
+
+@pytest.mark.parametrize(
+    ("fsdp", "tensor", "devices", "sizes"),
+    [
         (1, 1, 8, None),
         (2, 1, 8, {"data": 4, "fsdp": 2, "tensor": 1}),
         (2, 3, 12, {"data": 2, "fsdp": 2, "tensor": 3}),
-    ):
-        split = dataclasses.replace(config, sharding=Sharding(fsdp=fsdp, tensor=tensor))
-        assert agent_networks.mesh_sizes(split, devices) == wanted
+    ],
+)
+def test_a_split_network_has_devices_along_each_axis(
+    fsdp: int, tensor: int, devices: int, sizes: dict[str, int] | None
+) -> None:
+    split = dataclasses.replace(recall_training(), sharding=Sharding(fsdp=fsdp, tensor=tensor))
+    assert agent_networks.mesh_sizes(split, devices) == sizes
+
+
+def test_a_network_without_sharding_is_whole_on_each_device() -> None:
+    config = recall_training()
     assert agent_networks.mesh_sizes(config, 8) is None
-    split = dataclasses.replace(config, sharding=Sharding(fsdp=2))
-    said = r"^config\.sharding: only language models can be split over devices: leave"
-    with pytest.raises(UserError, match=said):
-        agent_networks.make_parallel(split, jax.devices()[:2])
     assert agent_networks.make_parallel(config, jax.devices()[:2]).device_count == 2
+
+
+def test_a_network_of_fields_cannot_be_split() -> None:
+    split = dataclasses.replace(recall_training(), sharding=Sharding(fsdp=2))
+    message = r"^config\.sharding: only language models can be split over devices: leave"
+    with pytest.raises(UserError, match=message):
+        agent_networks.make_parallel(split, jax.devices()[:2])
+
+
+def test_a_network_of_fields_reads_no_prompts() -> None:
+    config = recall_training()
     assert agent_networks.prompt_room(config) is None
     assert not agent_networks.takes_any_actions(config)
-    said = "^here was trained with another tokenizer and another base model than config.network.model=talker has now: restore the"
-    talker = dataclasses.replace(config, network=LanguagePolicy(model="talker"))
+
+
+def test_files_that_changed_since_the_training_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    talker = dataclasses.replace(recall_training(), network=LanguagePolicy(model="talker"))
     monkeypatch.setattr(agent_networks, "read_anew", lambda config: {"tokenizer": "b", "base model": "c"})
-    with pytest.raises(UserError, match=said):
+
+    message = "^here was trained with another tokenizer and another base model than config.network.model=talker has now: restore the"
+    with pytest.raises(UserError, match=message):
         agent_networks.refuse_changed(talker, {"tokenizer": "a", "base model": "b"}, "here")
     agent_networks.refuse_changed(talker, {"tokenizer": "b"}, "here")
 
@@ -243,8 +320,8 @@ def test_workers_beside_a_gpu_have_four_groups(
     assert settings.actors_configs(resolved, 1)[0].groups_per_worker == groups
 
 
-@pytest.mark.parametrize(("envs", "said"), [(8, False), (9, True)])
-def test_more_environments_than_two_batches_are_told(envs: int, said: bool) -> None:
+@pytest.mark.parametrize(("envs", "has_remark"), [(8, False), (9, True)])
+def test_environments_that_fill_more_than_two_batches_have_a_remark(envs: int, has_remark: bool) -> None:
     config = recall_training(
         rollout=16,
         batch_size=64,
@@ -253,6 +330,6 @@ def test_more_environments_than_two_batches_are_told(envs: int, said: bool) -> N
         actors__groups_per_worker=1,
     )
     remark = settings.remark_on_lag(settings.resolved(config))
-    assert (remark is not None) == said
+    assert (remark is not None) == has_remark
     if remark is not None:
         assert "9 environments x config.rollout=16 fill 2.2 batches" in remark

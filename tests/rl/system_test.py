@@ -1,4 +1,4 @@
-"""What the parts of a system hand each other: parameters to those that act, and what a checkpoint is told of the games."""
+"""The parts of a system together: parameters for acting devices, behaviour and learner, and episodes at a stop."""
 
 from __future__ import annotations
 
@@ -27,30 +27,36 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("acting", ["0", "0,1"])
-def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: str) -> None:
-    """The learner lends its own copy where only its device acts; other devices have one each, for the whole run."""
-    places = [jax.local_devices()[int(number)] for number in acting.split(",")]
+def test_frozen_parameters_are_once_on_each_acting_device(tmp_path: Path, acting: str) -> None:
+    """The learner shares its copy where only its device acts; other devices have one copy each, for the whole run."""
+    devices = [jax.local_devices()[int(number)] for number in acting.split(",")]
     config = language_training_test.config(tmp_path, **language_training_test.LORA)
     config.devices.actor = acting
-    config.actors.workers, config.actors.envs_per_worker = len(places), 2
-    config.batch_size = config.rollout * 2 * len(places)
-    config.algorithm.minibatch_size = config.algorithm.microbatch_size = config.batch_size
+    config.actors.workers = len(devices)
+    config.actors.envs_per_worker = 2
+    config.batch_size = config.rollout * 2 * len(devices)
+    config.algorithm.minibatch_size = config.batch_size
+    config.algorithm.microbatch_size = config.batch_size
     system = System(settings.resolved(agent_config(config)))
-    if acting != "0":  # with one device for everything whole trainings are tests
+    if acting != "0":  # one device for everything is tested by whole trainings
         with BatchStream(system) as stream:
             assert stream.get() is not None
-    state, publisher = system.learner.state, system.publisher
-    before = [publisher.newest(place).params for place in places]
+    state = system.learner.state
+    publisher = system.publisher
+    params_before = [publisher.newest(device).params for device in devices]
+
     publisher.publish(1, state.params)
-    for place, old in zip(places, before, strict=True):
-        new = publisher.newest(place).params
-        assert all(leaf.devices() == {place} for leaf in jax.tree.leaves((old, new)))
+
+    for device, old in zip(devices, params_before, strict=True):
+        new = publisher.newest(device).params
+        assert all(leaf.devices() == {device} for leaf in jax.tree.leaves((old, new)))
         for name, frozen in state.frozen.items():
-            for one, learners in zip(jax.tree.leaves(old[name]), jax.tree.leaves(frozen), strict=True):
-                np.testing.assert_array_equal(one, learners)
-            assert (name in new) == (acting != "0"), "what the learner lends it lends with every update"
-            pairs = zip(jax.tree.leaves(old[name]), jax.tree.leaves(new.get(name, old[name])), strict=True)
-            assert all(one is other for one, other in pairs)
+            jax.tree.map(np.testing.assert_array_equal, old[name], frozen)
+            # What the learner shares it shares with every update: it is not in a publication without it.
+            assert (name in new) == (acting != "0")
+            if name in new:
+                pairs = zip(jax.tree.leaves(old[name]), jax.tree.leaves(new[name]), strict=True)
+                assert all(one is other for one, other in pairs)
 
 
 @pytest.mark.slow
@@ -68,8 +74,9 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
         batch = [stream.get() for _ in range(3)][-1]
     assert batch is not None
     rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
-    given = rows.observation, rows.initial_state, rows.first
-    logits, value, _ = system.network.apply(jax.device_get(state.params), *given)
+    logits, value, _ = system.network.apply(
+        jax.device_get(state.params), rows.observation, rows.initial_state, rows.first
+    )
     log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(log_prob, rows.behaviour_log_prob, atol=1e-5)
     np.testing.assert_allclose(rows.behaviour_value, value[:-1] * deviation + mean, rtol=1e-5, atol=1e-5)
@@ -78,33 +85,47 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("remembered", [True, False])
-def test_a_serial_run_that_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool) -> None:
-    """Some are known by halves then: their intrinsic return comes with a batch that the run does not learn from any more."""
-    config = recall_config(serial=True, batch_size=32, rollout=16, train_for_env_steps=10**6).unlock()
-    config.environment.name, config.environment.max_episode_steps = "NetHackScore-v1", 7
-    config.network.encoder, config.network.flat_sizes = "flat", (4,)
-    config.actors.workers, config.actors.envs_per_worker, config.actors.groups_per_worker = 1, 6, 2
-    config.actors.warmup_steps = 0
-    config.compat.seed_noop = not remembered  # such games cannot be played again
+def test_a_stopped_serial_run_loses_no_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
+) -> None:
+    """Of some episodes the intrinsic return comes with a batch that the stopped run does not learn from any more."""
     (tmp_path / "table.json").write_text(json.dumps({"": 1.0}))
-    config.reward.kind, config.reward.table = "table", str(tmp_path / "table.json")
+    config = recall_config(serial=True, batch_size=32, rollout=16, train_for_env_steps=10**6).unlock()
+    config.environment.name = "NetHackScore-v1"
+    config.environment.max_episode_steps = 7
+    config.network.encoder = "flat"
+    config.network.flat_sizes = (4,)
+    config.actors.workers = 1
+    config.actors.envs_per_worker = 6
+    config.actors.groups_per_worker = 2
+    config.actors.warmup_steps = 0
+    config.compat.seed_noop = not remembered  # games without seeds cannot be played again
+    config.reward.kind = "table"
+    config.reward.table = str(tmp_path / "table.json")
     config.reward.intrinsic_coefficient = 0.1
-    stop, learn, look, reported = Interruption(), Records.add, Records._reports, []
+    stop = Interruption()
+    reported: list[tuple[int, int]] = []
+    original_add = Records.add
+    original_reports = Records._reports
 
-    def add(self: Records, step: int, batch: Any) -> None:
-        learn(self, step, batch)
+    def add_and_stop(self: Records, step: int, batch: Any) -> None:
+        original_add(self, step, batch)
         stop.requested = True
 
-    def reports(self: Records, step: int) -> list[dict[str, Any]]:
-        found = look(self, step)
-        reported.extend((each["env"], each["episode"]) for each in found)
-        return found
+    def note_reports(self: Records, step: int) -> list[dict[str, Any]]:
+        reports = original_reports(self, step)
+        reported.extend((report["env"], report["episode"]) for report in reports)
+        return reports
 
-    monkeypatch.setattr(Records, "add", add)
-    monkeypatch.setattr(Records, "_reports", reports)
+    monkeypatch.setattr(Records, "add", add_and_stop)
+    monkeypatch.setattr(Records, "_reports", note_reports)
     train(tmp_path, config, stop)
-    lines, (_, items) = episodes(tmp_path), saved(tmp_path, "progress")
-    kept = items["progress"]["episode_halves"]["reports"] if remembered else []
-    found = [(each["env"], each["episode"]) for each in [*lines, *kept]]
-    assert sorted(found) == sorted(reported)
-    assert len(kept) if remembered else any(line["intrinsic_return"] is None for line in lines)
+
+    lines = episodes(tmp_path)
+    _, items = saved(tmp_path, "progress")
+    waiting = items["progress"]["episode_halves"]["reports"] if remembered else []
+    assert sorted((row["env"], row["episode"]) for row in [*lines, *waiting]) == sorted(reported)
+    if remembered:
+        assert waiting
+    else:
+        assert any(line["intrinsic_return"] is None for line in lines)

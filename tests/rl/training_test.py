@@ -1,6 +1,7 @@
+"""Trainings in this process: their files, a killed actor, a failing part; and what they are made of."""
+
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.services import ServiceFailedError
@@ -23,34 +25,101 @@ from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.inference import bucket_sizes
 from motif_jax.rl.publishing import Publisher
-from motif_jax.rl.training import AgentTraining, Agreement
+from motif_jax.rl.training import AgentTraining, HostSums
 from tests.play.agent_runs import recall_config
 from tests.processes import wait_until
-from tests.recorded_outputs import assert_matches_packed_recording, of_folder
-from tests.rl.runs import saved, steps_of, train
+from tests.rl.runs import episodes, saved, steps_of, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
+def outside_config(**changes: Any) -> ConfigDict:
+    """A serial run of an algorithm and a changing reward from outside the package, with a row of metrics for each update."""
+    return recall_config(
+        algorithm__name="tests.rl.outside_parts:Reinforce",
+        reward__kind="tests.rl.outside_parts:Familiar",
+        reward__intrinsic_coefficient=0.5,
+        batch_size=48,
+        actors__workers=1,
+        network__hidden_size=4,
+        network__flat_sizes=(4,),
+        save_every_steps=90,
+        log_every_seconds=1e-9,
+        stats_episodes=7,
+        serial=True,
+        **changes,
+    )
+
+
 @pytest.mark.slow
-def test_a_small_run_leaves_the_files_that_it_left(tmp_path: Path, record: bool) -> None:
-    """By a simple algorithm and a reward that changes, in one thread, and gone on with; what a clock says stands still."""
-    outside = "tests.rl.outside_parts"
-    parts = {"algorithm__name": f"{outside}:Reinforce", "reward__kind": f"{outside}:Familiar"}
-    sizes = {"batch_size": 48, "actors__workers": 1, "network__hidden_size": 4, "network__flat_sizes": (4,)}
-    often = {"save_every_steps": 90, "log_every_seconds": 1e-9, "stats_episodes": 7, "serial": True}
-    changes: dict[str, Any] = {**parts, **sizes, **often, "reward__intrinsic_coefficient": 0.5}
-    shown = {}
-    for steps in (130, 200, 200):  # in the end there is nothing to do
-        run = train(tmp_path, recall_config(train_for_env_steps=steps, **changes))
-        assert (run.clock.finished, run.clock.steps >= steps) == (True, True)
-        _, items = saved(tmp_path, "progress")
-        progress = {**items["progress"], "seconds": 0, "play": sorted(items["progress"]["play"])}
-        files = of_folder(tmp_path, {tmp_path: "RUN"})
-        del files["config.json"]
-        files |= {"progress": json.dumps(progress), "steps": str(steps_of(tmp_path))}
-        shown |= {f"{steps}/{name}": text for name, text in files.items()}
-    assert_matches_packed_recording("small_run", shown, record)
+def test_a_run_of_outside_parts_logs_each_update(tmp_path: Path) -> None:
+    run = train(tmp_path, outside_config(train_for_env_steps=130))
+
+    rows = list(read_metrics(tmp_path))
+    assert run.clock.finished
+    assert [row["time/updates"] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
+    assert rows[-1]["step"] == run.clock.steps >= 130
+    # Of the algorithm, of the reward, and of the episodes.
+    assert {"loss/total", "familiar/texts", "episode/return"} <= rows[-1].keys()
+
+
+@pytest.mark.slow
+def test_the_progress_counts_what_was_learned(tmp_path: Path) -> None:
+    run = train(tmp_path, outside_config(train_for_env_steps=200))
+
+    step, items = saved(tmp_path, "progress")
+    progress = items["progress"]
+    assert step == progress["env_steps"] == run.clock.steps
+    assert progress["updates"] == len(list(read_metrics(tmp_path)))
+    # Episodes that ended after the last learned step have lines, too.
+    lines = episodes(tmp_path)
+    start = lines.index(progress["episodes"][0])
+    assert progress["episodes"] == lines[start : start + 7]
+    assert len(lines) < start + 14
+    assert progress["skipped_updates"] == 0
+    assert len(progress["next_episode"]) == 6
+
+
+@pytest.mark.slow
+def test_checkpoints_are_saved_whenever_so_many_steps_have_passed(tmp_path: Path) -> None:
+    train(tmp_path, outside_config(train_for_env_steps=200))
+
+    rows = [row["step"] for row in read_metrics(tmp_path)]
+    passed = [next(step for step in rows if step >= multiple) for multiple in (90, 180)]
+    assert steps_of(tmp_path) == sorted({*passed, rows[-1]})
+
+
+@pytest.mark.slow
+def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
+    config = outside_config(train_for_env_steps=130)
+    train(tmp_path, config)
+    names = ("metrics.jsonl", "episodes.jsonl")
+    before = [(tmp_path / name).read_bytes() for name in names]
+
+    train(tmp_path, config)
+
+    assert [(tmp_path / name).read_bytes() for name in names] == before
+
+
+@pytest.mark.slow
+def test_a_resumed_run_of_outside_parts_equals_an_undisturbed_one(tmp_path: Path) -> None:
+    undisturbed = train(tmp_path / "undisturbed", outside_config(train_for_env_steps=200))
+    train(tmp_path / "resumed", outside_config(train_for_env_steps=130))
+
+    resumed = train(tmp_path / "resumed", outside_config(train_for_env_steps=200))
+
+    assert undisturbed.system is not None
+    assert resumed.system is not None
+    states = [run.system.learner.state for run in (undisturbed, resumed)]
+    jax.tree.map(np.testing.assert_array_equal, *jax.device_get(states))
+    # An episode that ran at the first end has no intrinsic return: its return was to come after.
+    numbers = [
+        [(row["env"], row["episode"], row["return"]) for row in episodes(tmp_path / name)]
+        for name in ("undisturbed", "resumed")
+    ]
+    assert sorted(numbers[0]) == sorted(numbers[1])
+    assert steps_of(tmp_path / "resumed")[-1] == steps_of(tmp_path / "undisturbed")[-1]
 
 
 @pytest.fixture
@@ -120,12 +189,12 @@ def test_bucket_sizes_end_with_all_groups() -> None:
     assert [bucket_sizes(n) for n in (1, 2, 48)] == [[1], [1, 2], [1, 2, 4, 8, 16, 32, 48]]
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_hosts_agree_on_each_sum_once(alone: bool) -> None:
-    agreement = Agreement(DataParallel(jax.devices()[:2]))
-    assert agreement._alone
-    agreement._alone = alone
-    assert agreement.result() is None
-    agreement.launch([300, 0, 1])
-    assert agreement.result() == [300, 0, 1]
-    assert agreement.result() is None
+@pytest.mark.parametrize("is_one_host", [True, False])
+def test_hosts_agree_on_each_sum_once(is_one_host: bool) -> None:
+    sums = HostSums(DataParallel(jax.devices()[:2]))
+    assert sums._is_one_host
+    sums._is_one_host = is_one_host
+    assert sums.result() is None
+    sums.launch([300, 0, 1])
+    assert sums.result() == [300, 0, 1]
+    assert sums.result() is None

@@ -17,7 +17,8 @@ from motif_jax.ilql.agent.agent_folder import TOKENIZER, SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.ilql.config import InitialParameters, TextConfig
 from motif_jax.ilql.dialogues.items import Vocabulary
-from motif_jax.ilql.methods.text_objective import Objective, joined
+from motif_jax.ilql.methods.text_estimates import joined
+from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.lm import config as configs
 from motif_jax.lm import init_model, lora, vocabulary, weights
 from motif_jax.lm.config import ModelConfig

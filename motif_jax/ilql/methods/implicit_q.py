@@ -36,6 +36,22 @@ class ImplicitQSettings:
     all_tokens: bool = False  # divides the policy's loss by all tokens (`compat.ilql_policy_loss_norm`)
 
 
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Weights of the loss terms."""
+
+    q: float = 1.0
+    v: float = 1.0
+    policy: float = 1.0
+    conservative: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def of_values(self) -> bool:
+        """Whether a term other than the policy's is trained."""
+        return any((self.q, self.v, self.conservative, self.margin))
+
+
 class TextBatch(NamedTuple):
     """Dialogues side by side; numpy or jax arrays, with any axes in front of B."""
 

@@ -1,45 +1,20 @@
-"""The loss of a method: runs an agent's networks over a batch of dialogues and passes their estimates to `Rule.losses`.
+"""The loss of a method on dialogues: the agent's estimates (text_estimates.py) go into `Rule.losses`, and the terms are weighted.
 
-Heads are as wide as the vocabulary and cost more than the trunk. So they are computed at the positions of actions alone, target Qs of the
-action's token alone, and outputs for all tokens in chunks of positions.
+`Rule.losses` is `implicit_q.losses` unless a method has its own: V's expectile regression, Q's Bellman error, the policy's cloning.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from motif_jax.core.training.spread import Spread
-from motif_jax.ilql.agent.text_agent import POLICY, QS, TARGET, VALUES, TextAgentNetwork, V, running_mean
-from motif_jax.ilql.methods import chai, implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Counts, Estimates, ImplicitQSettings, TextBatch
-from motif_jax.ilql.methods.text_methods import Rule
-from motif_jax.lm import lora
-from motif_jax.lm.chunks import in_chunks
-from motif_jax.lm.network import States
-from motif_jax.lm.sampling import token_log_probs
-from motif_jax.rl.algorithms import losses
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights:
-    """Weights of the loss terms."""
-
-    q: float = 1.0
-    v: float = 1.0
-    policy: float = 1.0
-    conservative: float = 0.0
-    margin: float = 0.0
-
-    @property
-    def of_values(self) -> bool:
-        """Whether a term other than the policy's is trained."""
-        return any((self.q, self.v, self.conservative, self.margin))
+from motif_jax.ilql.methods import implicit_q
+from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
+from motif_jax.ilql.methods.text_estimates import Estimator
 
 
 class Part(NamedTuple):
@@ -47,10 +22,6 @@ class Part(NamedTuple):
 
     batch: TextBatch
     counts: Counts
-
-
-# Names of the heads' dropout keys, beside those of trunks.
-_HEADS, _TARGET_HEADS = "heads", "target_heads"
 
 
 class LossTerms(NamedTuple):
@@ -76,31 +47,10 @@ class MeasuredLoss(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Objective:
+class Objective(Estimator):
     """A method's loss."""
 
-    agent: TextAgentNetwork
-    rule: Rule
-    settings: ImplicitQSettings
-    weights: Weights
     reward_scale: float = 1.0  # rewards are divided by it
-    detach: tuple[str, ...] = ()  # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
-    spec: lora.Spec | None = None  # low-rank additions are trained in place of trunks; None: trunks are
-    chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
-    dropout: bool = False  # whether training uses the model config's dropout
-    target_dropout: bool = False  # also for target and policy's weights (`compat.ilql_target_dropout`)
-    zero_behind: bool = False  # the last action bootstraps from zeros behind it (`compat.ilql_next_q_zero`)
-    chai_scores: bool = False  # see `chai.conservative` (`compat.chai_scores`)
-
-    @property
-    def learns_policy(self) -> bool:
-        return self.weights.policy != 0
-
-    @property
-    def weighs(self) -> bool:
-        """Whether the policy's weights depend on advantages."""
-        are_constant = self.settings.exponential and self.settings.beta == 0
-        return self.rule.q != "none" and self.learns_policy and not are_constant
 
     def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> LossTerms:
         """The loss of a micro-batch; see `measured`."""
@@ -109,10 +59,7 @@ class Objective:
     def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> MeasuredLoss:
         """The loss of a micro-batch with its terms and spreads, for `lm.training.gradient_sums`.
 
-        Args:
-          learned: `trunks` (or `additions` to them), `heads`, `prefix`.
-          frozen: `trunks`, and `target` with `trunks` or `additions`, and `heads`.
-          key: of dropout; None: no dropout.
+        Arguments are those of `estimates`.
         """
         batch, counts = part
         if self.reward_scale != 1:
@@ -128,290 +75,3 @@ class Objective:
         for name in terms._fields:
             loss += getattr(self.weights, name) * getattr(terms, name)
         return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
-
-    def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
-        """The networks' outputs on a batch, as far as the method's losses need them; arguments as of `measured`."""
-        params, additions = joined(learned, frozen)
-        keys = self._keys(key)
-        states = self._run(params, additions, batch, keys, self._parts())
-        if self.rule.proposes:
-            return self._of_proposals(learned["heads"], frozen["target"]["heads"], states[VALUES], batch)
-
-        log_probs, context, entropies = self._log_probs(params, additions, states, batch)
-        values = target_q = next_values = advantages = shifts = None
-        qs: list[ActionQ] = []
-        if self._uses_values:
-            heads = learned["heads"]
-            target_heads = frozen["target"]["heads"]
-            values = self._values(heads, states[VALUES], batch, keys.get(_HEADS))
-            qs = self._qs(heads, states[VALUES], batch, keys.get(_HEADS))
-            target_q = self._target_q(target_heads, states[TARGET], batch, keys.get(_TARGET_HEADS))
-            if self.rule.bootstrap == "value":
-                next_values = values[:, 1:]
-            else:
-                next_values = self._bootstrap(
-                    params, additions, target_heads, states, batch, keys.get(_TARGET_HEADS)
-                )
-            next_values = jax.lax.stop_gradient(next_values)
-            if self.weighs:
-                without_dropout = values
-                if keys and not self.target_dropout:
-                    quiet = self._run(params, additions, batch, {}, (VALUES,))
-                    without_dropout = self._values(heads, quiet[VALUES], batch, None)
-                advantages = target_q - without_dropout[:, :-1]
-            if self.rule.prior_reward:
-                assert log_probs is not None
-                shifts = jax.lax.stop_gradient(log_probs)
-
-        if not self.learns_policy:  # it ran for the values alone
-            log_probs = context = entropies = None
-        return Estimates(
-            values=values,
-            qs=qs,
-            target_q=target_q,
-            next_values=next_values,
-            log_probs=log_probs,
-            context_log_probs=context,
-            advantages=advantages,
-            shifts=shifts,
-            entropies=entropies,
-        )
-
-    @property
-    def _uses_values(self) -> bool:
-        return self.rule.q != "none" and (self.weights.of_values or self.weighs)
-
-    def _of_proposals(self, heads: Any, target_heads: Any, states: States, batch: TextBatch) -> Estimates:
-        """Q of the mean states of actions in the data, and of actions that the policy proposes (see `ilql.methods.chai`)."""
-        agent = self.agent
-        candidates = batch.candidates
-        means = chosen_states(running_mean(states.after, batch.valid), batch.actions)
-        count, width = candidates.states.shape[2:]
-        noise = chai.random_states(candidates.seeds, batch.actions.shape[1], count, width)
-
-        qs = []
-        for name in agent.design.qs:
-            q = agent.heads.apply(heads, name, means)
-            q_candidates = agent.heads.apply(heads, name, candidates.states[:, :-1])
-            q_noise = agent.heads.apply(heads, name, noise)
-            conservative = chai.conservative(
-                q, q_candidates, candidates.log_probs[:, :-1], q_noise, width, self.chai_scores
-            )
-            qs.append(ActionQ(q, conservative, jnp.zeros_like(q)))
-
-        next_states = candidates.states[:, 1:]
-        next_qs = [agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs]
-        best = implicit_q.target_of(next_qs, self.settings).max(axis=-1)
-        if self.zero_behind:
-            best = best * implicit_q.shifted(batch.live.astype(jnp.float32))
-        return Estimates(
-            values=None, qs=qs, target_q=None, next_values=jax.lax.stop_gradient(best), log_probs=None
-        )
-
-    def _parts(self) -> tuple[str, ...]:
-        """The parts of the agent that the losses need."""
-        if self.rule.proposes:
-            return (VALUES,)
-        parts: tuple[str, ...] = ()
-        if self.learns_policy or self.rule.prior_reward or self.rule.bootstrap == "prior":
-            parts += (POLICY,)
-        if self._uses_values:
-            parts += (VALUES, TARGET)
-        return parts
-
-    def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
-        """Dropout keys of trained trunks and their heads, and of the target's where `target_dropout` is set."""
-        if key is None or not self.dropout or self.rule.proposes:
-            return {}
-        roles = self.agent.design.roles
-        with_dropout = set()
-        if self.weights.of_values:
-            with_dropout |= {VALUES, _HEADS}
-        if self.learns_policy:
-            with_dropout.add(roles.trunk_of[POLICY])
-        if self.target_dropout:
-            with_dropout |= {TARGET, _TARGET_HEADS}
-        # Every name has its number, so that a key does not depend on which others are used.
-        names = (*roles.trunks, _HEADS, _TARGET_HEADS)
-        return {name: jax.random.fold_in(key, i) for i, name in enumerate(names) if name in with_dropout}
-
-    def _run(
-        self,
-        params: Any,
-        additions: Any,
-        batch: TextBatch,
-        keys: Mapping[str, jax.Array],
-        parts: tuple[str, ...],
-    ) -> dict[str, States]:
-        """States by part; those of targets, and of a policy that is not trained, have no gradient."""
-
-        def run(parts: tuple[str, ...], dropout: Mapping[str, jax.Array] | None) -> dict[str, States]:
-            return self.agent.run(
-                params, batch.tokens, batch.valid, parts, batch.returns, additions, self.spec, dropout
-            )
-
-        states = run(parts, keys)
-        shares_trunk = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
-        if shares_trunk and TARGET in states and keys and not self.target_dropout:
-            states[TARGET] = run((TARGET,), None)[TARGET]
-
-        without_gradient = {TARGET}
-        if "policy" in self.detach or not self.learns_policy:
-            without_gradient.add(POLICY)
-        for part in without_gradient & states.keys():
-            states[part] = jax.lax.stop_gradient(states[part])
-        return states
-
-    def _log_probs(
-        self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
-    ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1] (None with weight 0), entropies [B, A].
-
-        All are None where the policy does not run.
-        """
-        if POLICY not in states:
-            return None, None, None
-
-        def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            states, tokens = rows
-            logits = self.agent.logits(params, states, additions, self.spec)
-            # Entropies are measured, not trained.
-            without_gradient = jax.lax.stop_gradient(logits.astype(jnp.float32))
-            return token_log_probs(logits, tokens), losses.entropy(without_gradient)
-
-        def of_tokens(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-            rows = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
-            log_probs, entropies = in_chunks(of_rows, rows, self.chunk)
-            return log_probs.reshape(tokens.shape), entropies.reshape(tokens.shape)
-
-        after = states[POLICY].after
-        if self.settings.context_weight == 0:
-            action_states = chosen_states(after, batch.action_tokens)
-            log_probs, entropies = of_tokens(action_states, implicit_q.next_tokens(batch))
-            return log_probs, None, entropies
-        context, entropies = of_tokens(after[:, :-1], batch.tokens[:, 1:])
-        positions = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
-        log_probs = jnp.take_along_axis(context, positions, axis=1)
-        entropies = jnp.take_along_axis(entropies, positions, axis=1)
-        return log_probs, context, entropies
-
-    def _values(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
-        """V of every state, float32 [B, K + 1]."""
-        of_states = _states_at(states, batch.states, "v" in self.detach)
-        return self.agent.heads.apply(heads, V, of_states, _key(key, V))
-
-    def _actions(self, batch: TextBatch) -> jax.Array:
-        """The token of each action, int32 [B, K]."""
-        last = batch.tokens.shape[1] - 1
-        return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
-
-    def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
-        """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term compares them."""
-        of_actions = _states_at(states, batch.actions, "q" in self.detach)
-        network = self.agent.heads
-        names = self.agent.design.qs
-        if self.rule.q == "utterance":
-            return [_without_terms(network.apply(heads, name, of_actions, _key(key, name))) for name in names]
-        actions = self._actions(batch)
-        conservative = self.weights.conservative != 0
-        margin = self.weights.margin != 0
-        if not (conservative or margin):
-            return [
-                _without_terms(network.chosen(heads, name, of_actions, actions, _key(key, name)))
-                for name in names
-            ]
-
-        def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
-            states, actions, numbers = rows
-            qs = [network.apply(heads, name, states, _key(key, name, numbers)) for name in names]
-            return [implicit_q.action_q(q, actions, self.settings, conservative, margin) for q in qs]
-
-        numbers = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
-        rows = jax.tree.map(
-            lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (of_actions, actions, numbers)
-        )
-        return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, rows, self.chunk))
-
-    def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
-        """The smaller target Q of each action, clipped, float32 [B, K]."""
-        of_actions = _states_at(states, batch.actions)
-        network = self.agent.target_heads
-        names = self.agent.design.qs
-        if self.rule.q == "utterance":
-            qs = [network.apply(heads, name, of_actions, _key(key, name)) for name in names]
-        else:
-            actions = self._actions(batch)
-            qs = [network.chosen(heads, name, of_actions, actions, _key(key, name)) for name in names]
-        return implicit_q.target_of(qs, self.settings)
-
-    def _bootstrap(
-        self,
-        params: Any,
-        additions: Any,
-        heads: Any,
-        states: Mapping[str, States],
-        batch: TextBatch,
-        key: jax.Array | None,
-    ) -> jax.Array:
-        """Values of the next states from the target Qs of all tokens, float32 [B, K]."""
-        network = self.agent.target_heads
-        names = self.agent.design.qs
-        positions = batch.actions if self.zero_behind else batch.states[:, 1:]
-        numbers = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
-        prior_states = None
-        if self.rule.bootstrap == "prior":
-            prior_states = chosen_states(states[POLICY].after, positions)
-
-        def of_rows(rows: tuple[States, jax.Array, jax.Array | None]) -> jax.Array:
-            states, numbers, prior_states = rows
-            qs = [network.apply(heads, name, states, _key(key, name, numbers)) for name in names]
-            prior = None
-            if prior_states is not None:
-                prior = self.agent.logits(params, prior_states, additions, self.spec)
-            return implicit_q.next_value(implicit_q.target_of(qs, self.settings), self.rule.bootstrap, prior)
-
-        rows = jax.tree.map(
-            lambda leaf: leaf.reshape(positions.size, *leaf.shape[2:]),
-            (_states_at(states[TARGET], positions), numbers, prior_states),
-        )
-        values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
-        if not self.zero_behind:
-            return values
-        # Published: Q of the action behind the last is 0 for every token, whose log sum exp is the log of their number.
-        behind = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
-        return implicit_q.shifted(values, behind)
-
-
-def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:
-    """The dropout key of a head; of a chunk of positions where `numbers` int32 [rows] says which, so that no two chunks drop alike."""
-    if key is None:
-        return None
-    of_head = jax.random.fold_in(key, (V, *QS).index(name))
-    if numbers is None:
-        return of_head
-    return jax.random.fold_in(of_head, numbers[0])
-
-
-def _without_terms(q: jax.Array) -> ActionQ:
-    return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
-
-
-def chosen_states(states: jax.Array, positions: jax.Array) -> jax.Array:
-    """The states [B, T, D] at `positions` int32 [B, K]: [B, K, D]."""
-    return jnp.take_along_axis(states, positions[..., None], axis=1)
-
-
-def _states_at(states: States, positions: jax.Array, detach: bool = False) -> States:
-    at = States(*(chosen_states(leaf, positions) for leaf in states))
-    return jax.lax.stop_gradient(at) if detach else at
-
-
-def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The agent's trunks and prefix, and the additions to each trunk, from trained, frozen and target parameters."""
-    target = frozen.get("target") or {}
-    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
-    additions = {**learned.get("additions", {}), **target.get("additions", {})}
-    params = {"trunks": trunks}
-    if "prefix" in learned:
-        params["prefix"] = learned["prefix"]
-    return params, additions

@@ -6,20 +6,24 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from motif_jax.core import digests, entry_points
+from motif_jax.core import digests
+from motif_jax.core.entry_points import Registry
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.envs.spec import OBSERVED
 from motif_jax.ilql.tasks.contract import TextTask
 
-_TASKS = {
-    "wordle": "motif_jax.ilql.tasks.wordle.task:Wordle",
-    "visdial": "motif_jax.ilql.tasks.visdial.task:VisDial",
-    "babyai_text": "motif_jax.ilql.tasks.babyai_text:BabyAITextTask",
-    "reddit": "motif_jax.ilql.tasks.reddit.task:Reddit",
-    "dialogues": "motif_jax.ilql.tasks.recorded:RecordedDialogues",
-}
-_KEY = "task"
+TASKS = Registry(
+    "task",
+    {
+        "wordle": "motif_jax.ilql.tasks.wordle.task:Wordle",
+        "visdial": "motif_jax.ilql.tasks.visdial.task:VisDial",
+        "babyai_text": "motif_jax.ilql.tasks.babyai_text:BabyAITextTask",
+        "reddit": "motif_jax.ilql.tasks.reddit.task:Reddit",
+        "dialogues": "motif_jax.ilql.tasks.recorded:RecordedDialogues",
+    },
+    base="motif_jax.ilql.tasks.contract:TextTask",
+)
 # Options of a server's address and patience; a resumed run may change them.
 ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
 # The same options inside the JSON of tasks from outside the package.
@@ -30,19 +34,13 @@ _NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "store")
 
 def names() -> tuple[str, ...]:
     """The tasks of the package."""
-    return tuple(_TASKS)
+    return tuple(TASKS.parts)
 
 
 def load(name: str) -> type[TextTask]:
     """The class of a task. Raises UserError: the name is unknown."""
-    if name in _TASKS:
-        return entry_points.own(_KEY, _TASKS[name])
-    if not entry_points.is_entry_point(name):
-        raise UserError(f"config.{_KEY}={name}: must be one of {', '.join(_TASKS)}, or module:Class")
-    loaded = entry_points.load(_KEY, name)
-    if not (isinstance(loaded, type) and issubclass(loaded, TextTask)):
-        raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.ilql.tasks.contract.TextTask")
-    return loaded
+    task: type[TextTask] = TASKS.load(name)
+    return task
 
 
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:

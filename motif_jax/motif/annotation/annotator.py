@@ -8,21 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from motif_jax.core import config as checks
-from motif_jax.core import entry_points
+from motif_jax.core.entry_points import Registry
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, Form
 from motif_jax.motif.annotation.config import AnnotatorConfig
 
-# Name in config.annotator -> class. Imported on use: vllm and openai are optional installs.
-BUILT_IN = {
-    "score": "motif_jax.motif.annotation.baselines:ScoreAnnotator",
-    "return": "motif_jax.motif.annotation.baselines:ReturnAnnotator",
-    "random": "motif_jax.motif.annotation.baselines:RandomAnnotator",
-    "lexicon": "motif_jax.motif.annotation.lexicon:LexiconAnnotator",
-    "vllm": "motif_jax.motif.annotation.vllm_engine:VllmAnnotator",
-    "openai": "motif_jax.motif.annotation.openai_client:OpenAIAnnotator",
-    "model": "motif_jax.motif.model_judge:ModelAnnotator",
-}
+# vllm and openai are optional installs: a registry imports a part when it is loaded.
+ANNOTATORS = Registry(
+    "annotator",
+    {
+        "score": "motif_jax.motif.annotation.baselines:ScoreAnnotator",
+        "return": "motif_jax.motif.annotation.baselines:ReturnAnnotator",
+        "random": "motif_jax.motif.annotation.baselines:RandomAnnotator",
+        "lexicon": "motif_jax.motif.annotation.lexicon:LexiconAnnotator",
+        "vllm": "motif_jax.motif.annotation.vllm_engine:VllmAnnotator",
+        "openai": "motif_jax.motif.annotation.openai_client:OpenAIAnnotator",
+        "model": "motif_jax.motif.model_judge:ModelAnnotator",
+    },
+    base="motif_jax.motif.annotation.annotator:Annotator",
+    own="module:Class for one of your own",
+)
 # The value of a key that each annotator chooses for itself, see `with_annotator_defaults`.
 AUTO = "auto"
 # Keys that only annotators with a prompt read -> the values that every annotator accepts.
@@ -100,7 +105,7 @@ class Prices(NamedTuple):
 class Annotator(abc.ABC):
     """Judges questions of one form.
 
-    `config.annotator` names a subclass: one of BUILT_IN, or `module:Class` for one that stands outside the package.
+    `config.annotator` names a subclass: one of ANNOTATORS, or `module:Class` for one that stands outside the package.
     It is constructed by `Class(config, form, dataset)`: the caller's whole config, the form of verdict, and an open
     `PairsDataset` or None.
 
@@ -190,18 +195,8 @@ def own_options(config: AnnotatorConfig) -> dict[str, Any]:
 
 def annotator_class(name: str) -> type[Annotator]:
     """The class that `config.annotator` names. Raises UserError: there is none."""
-    if name in BUILT_IN:
-        return entry_points.own("annotator", BUILT_IN[name])
-    if not entry_points.is_entry_point(name):
-        raise UserError(
-            f"config.annotator={name}: must be one of {', '.join(BUILT_IN)}, or module:Class for one of your own"
-        )
-    loaded = entry_points.load("annotator", name)
-    if not (isinstance(loaded, type) and issubclass(loaded, Annotator)):
-        raise UserError(
-            f"config.annotator={name}: must be a class of motif_jax.motif.annotation.annotator.Annotator"
-        )
-    return loaded
+    chosen: type[Annotator] = ANNOTATORS.load(name)
+    return chosen
 
 
 def with_annotator_defaults(config: Config) -> Config:
@@ -234,7 +229,7 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
             allowed = f"left at '{neutral[0]}': the annotator {config.annotator} reads no prompt"
             checks.require_key(config, key, checks.dotted(config, key) in neutral, allowed)
 
-    if own_options(config) and config.annotator in BUILT_IN:
+    if own_options(config) and config.annotator in ANNOTATORS.parts:
         allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"
         checks.require(False, "options", config.options, allowed)
 

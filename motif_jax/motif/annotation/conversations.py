@@ -26,8 +26,10 @@ class ConversationLog:
             line: dict[str, Any] = {
                 "id": question.id,
                 "attempt": question.attempt,
+                "items": list(question.items),
                 "label": question.form.labels[answer.label],
                 "probabilities": answer.probabilities,
+                "mass": answer.mass,
                 "prompt_tokens": answer.tokens[0],
                 "completion_tokens": answer.tokens[1],
                 "note": answer.note,

@@ -98,14 +98,31 @@ def describe(figures: dict[str, Any]) -> str:
 
 
 def verdict(figures: dict[str, Any]) -> str:
-    """One sentence: whether labels of a judge with these figures are of use."""
-    averaged, single = figures["right_both_orders"], figures["right_one_order"]
-    if averaged >= _OF_USE and single >= _OF_USE:
-        return "Its labels are of use, in one order too."
+    """One sentence: whether labels of a judge with these figures are of use, and what to do where they are not."""
+    averaged = figures["right_both_orders"]
+    first_share = figures["first_share"]
+    position = "first" if first_share > 1 - first_share else "second"
+    share = max(first_share, 1 - first_share)
+    if share > judging.ALWAYS:
+        return f"It always answers {position}: {_use_of_averages(averaged)}"
+    if share > judging.BIASED:
+        return f"It prefers the message shown {position} ({share:.0%}): {_use_of_averages(averaged)}"
     if averaged >= _OF_USE:
-        return "Its labels are of use where both orders are asked (--config.orders=both)."
+        return "Its labels are of use, in one order too."
     if averaged >= _OF_SOME_USE:
-        return "Its labels are of some use where both orders are asked; a larger model would be right more often."
-    share = max(figures["first_share"], 1 - figures["first_share"])
-    reason = "it answers by position" if share > _OF_USE else "it does not know the answers"
-    return f"Its labels are of no use, {reason}: take a larger model, or another prompt."
+        return (
+            f"Its labels are of some use, {averaged:.0%} are right: a larger model would be right more often."
+        )
+    return f"Its labels are of no use, {averaged:.0%} are right: take a larger model, or another prompt."
+
+
+def _use_of_averages(averaged: float) -> str:
+    """What to do with a judge that answers by position, by the share of right averages of both orders."""
+    if averaged >= _OF_USE:
+        return "ask both orders (--config.orders=both), whose averages are of use."
+    if averaged >= _OF_SOME_USE:
+        return f"ask both orders (--config.orders=both), whose averages are right in {averaged:.0%} of the pairs, or a larger model."
+    return (
+        f"its labels are of no use, averages of both orders are right in {averaged:.0%} of the pairs. Take a larger model, or another "
+        "prompt."
+    )

@@ -15,8 +15,8 @@ from motif_jax.motif.annotation.store import StoredAnswer
 
 # Shares beyond which `advice` names a fault. An unbiased judge says "first" in half of its decided answers, since the order is
 # drawn; a judge that tosses a coin agrees with itself on the reversed pair in half of them.
-_ALWAYS = 0.95
-_BIASED = 0.65
+ALWAYS = 0.95
+BIASED = 0.65
 _INCONSISTENT = 0.6
 _FEW = 0.5
 # Fewer decided answers say nothing of a share.
@@ -151,7 +151,7 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
             f"The verdicts have {figures['mass']:.0%} of the probability: the model would say something else, so choose another "
             "prompt."
         )
-    if figures["tie_share"] > _ALWAYS:
+    if figures["tie_share"] > ALWAYS:
         return "Nearly every answer is a tie: these labels give no goal, choose another prompt or a larger model."
     if figures["decided"] < _ENOUGH:
         return f"{figures['decided']:.0f} decided answers are too few to judge the judge."
@@ -162,15 +162,15 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
     position = "first" if first_share > _FEW else "second"
     share = max(first_share, 1 - first_share)
     if consistent is None:
-        if share > _ALWAYS:
+        if share > ALWAYS:
             return (
                 f"It always answers {position}: these labels are of no use. Ask both orders (--config.orders=both), or a larger "
                 "model."
             )
-        if share > _BIASED:
+        if share > BIASED:
             return f"It prefers the message shown {position} ({share:.0%}): ask both orders (--config.orders=both)."
         return "No position bias: these labels can be used."
-    if share > _ALWAYS:
+    if share > ALWAYS:
         return (
             f"It always answers {position}: only the averages of both orders say anything. See whether they are right with "
             "--config.probe=True, or take a larger model."

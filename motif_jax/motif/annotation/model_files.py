@@ -15,15 +15,17 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 # Bytes at each end of a file of weights that the fingerprint reads.
 _SAMPLE = 1 << 20
+_GGUF, _GGUF_MAGIC = ".gguf", b"GGUF"
 
 
 def is_folder(model: str) -> bool:
-    """Whether a model is given as a folder rather than by name."""
-    return Path(model).exists() or model.startswith((".", "/", "~")) or model.count("/") > 1
+    """Whether a model is given as a folder or a GGUF file rather than by name."""
+    is_path = model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
+    return is_path or Path(model).exists()
 
 
 def check_model(model: str, key: str) -> None:
-    """Raises UserError unless `model` is a name or a folder with a config, weights and a tokenizer."""
+    """Raises UserError unless `model` is a name, a GGUF file, or a folder with a config, weights and a tokenizer."""
     if not model:
         raise UserError(f"config.{key}: give the name of a chat model, or its folder")
     fault = _fault(Path(model)) if is_folder(model) else None
@@ -33,8 +35,8 @@ def check_model(model: str, key: str) -> None:
 
 def _fault(folder: Path) -> str | None:
     """Why a path is no complete model, None if it is one."""
-    if is_gguf(folder):
-        return None
+    if folder.suffix == _GGUF and not folder.is_dir():
+        return _fault_of_file(folder)
     if not folder.is_dir():
         return "there is no such folder"
     if not (folder / "config.json").is_file():
@@ -51,9 +53,17 @@ def _fault(folder: Path) -> str | None:
     return None if any(folder.glob("tokenizer*")) else "the folder has no tokenizer"
 
 
+def _fault_of_file(path: Path) -> str | None:
+    if not path.is_file():
+        return "there is no such file"
+    with open(path, "rb") as file:
+        begins_well = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
+    return None if begins_well else "is no GGUF file, or is damaged"
+
+
 def is_gguf(path: Path) -> bool:
     """Whether a path is a file that holds a whole model: weights, settings and tokenizer."""
-    return path.suffix == ".gguf" and path.is_file()
+    return path.suffix == _GGUF and path.is_file()
 
 
 def short_name(model: str) -> str:

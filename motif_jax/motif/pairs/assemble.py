@@ -18,7 +18,8 @@ def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | Non
 
     None if an earlier episode is missing. `counts` maps an episode to its number of sub-sequences, None before it is played.
     """
-    total = episode = 0
+    total = 0
+    episode = 0
     while total < rows:
         count = counts(episode)
         if count is None:
@@ -31,9 +32,10 @@ def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | Non
 def draw_pairs(
     rows: int, num_pairs: int, rng: np.random.Generator, caption_keys: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Shuffles sub-sequences 0 to `rows` - 1 and pairs neighbours: int64 [at most num_pairs, 2], and how many pairs are usable.
+    """Shuffles sub-sequences 0 to `rows` - 1 and pairs neighbours.
 
-    Pairs with equal `caption_keys` [rows] are not.
+    Returns the pairs, int64 [at most num_pairs, 2], and how many of all are usable: those whose `caption_keys` [rows] differ,
+    or all without keys.
     """
     pairs = rng.permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
     if caption_keys is not None:
@@ -42,11 +44,12 @@ def draw_pairs(
     return pairs[:num_pairs], len(pairs)
 
 
-def more_rows(rows: int, num_pairs: int, kept: int) -> int:
-    """The total number of sub-sequences to collect, after `rows` of them gave only `kept` usable pairs."""
-    if kept == 0:
+def more_rows(rows: int, num_pairs: int, num_usable: int) -> int:
+    """The total number of sub-sequences to collect, after `rows` of them gave only `num_usable` usable pairs."""
+    if num_usable == 0:
         return 4 * rows
-    return max(rows + 2, math.ceil(1.05 * rows * num_pairs / kept))
+    # A twentieth more than the share so far promises, so that the next shuffle is likely enough.
+    return max(rows + 2, math.ceil(1.05 * rows * num_pairs / num_usable))
 
 
 class UsableShare:
@@ -57,8 +60,10 @@ class UsableShare:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._equal_pairs = 0  # ordered pairs of different rows with one caption
-        self._times: dict[int, int] = {}  # caption's key -> rows with it
+        # Ordered pairs of different rows with one caption.
+        self._equal_pairs = 0
+        # A caption's key -> the number of rows with it.
+        self._times: dict[int, int] = {}
 
     def add(self, caption_keys: np.ndarray) -> None:
         """Counts the sub-sequences of an episode by their `caption_keys`, integers [rows]."""
@@ -79,8 +84,8 @@ class UsableShare:
 def pairs_done(drawn: int, rows: int, num_pairs: int, share: float) -> int:
     """How many of `num_pairs` pairs `drawn` sub-sequences are worth, so that they grow evenly to the end.
 
-    `rows` sub-sequences are drawn before the pairs are looked at; where the `share` of usable pairs among them is too small, as
-    many as `more_rows` then asks for.
+    `rows` sub-sequences are drawn before they are paired. Where the `share` of usable pairs among them will be too small, those
+    that `more_rows` will add count as needed from the start.
     """
     usable = int(rows / 2 * share)
     needed = rows if usable >= num_pairs else more_rows(rows, num_pairs, usable)
@@ -99,17 +104,21 @@ def fill(
     ...] by dataset name ('data/NAME', 'info/NAME').
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    place = np.full(offsets[-1], -1, np.int64)
-    place[pairs.reshape(-1)] = np.arange(pairs.size)
-    out: dict[str, np.ndarray] = {}
+    # Row number -> its position in the final arrays, -1 for rows of no pair.
+    positions = np.full(offsets[-1], -1, np.int64)
+    positions[pairs.reshape(-1)] = np.arange(pairs.size)
+
+    arrays: dict[str, np.ndarray] = {}
     for episode, count in enumerate(counts):
-        target = place[offsets[episode] : offsets[episode] + count]
-        used = np.flatnonzero(target >= 0)
-        for name, array in (load(episode) if count else {}).items():
+        episode_positions = positions[offsets[episode] : offsets[episode] + count]
+        used = np.flatnonzero(episode_positions >= 0)
+        chunk = load(episode) if count else {}
+        for name, array in chunk.items():
+            # Names without a folder are the chunk's own, such as the caption keys.
             if "/" not in name:
                 continue
-            if name not in out:
+            if name not in arrays:
                 created = writer.create(name, array.shape[1:], array.dtype)
-                out[name] = created.reshape(pairs.size, *array.shape[1:])
-            out[name][target[used]] = array[used]
+                arrays[name] = created.reshape(pairs.size, *array.shape[1:])
+            arrays[name][episode_positions[used]] = array[used]
         yield episode

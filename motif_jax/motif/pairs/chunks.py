@@ -37,8 +37,9 @@ def draw_starts(
     if steps < length:
         return np.zeros(0, np.int64)
     count = max(1, int(share * (steps // length)))
-    likely = None if weights is None else weights / weights.sum()
-    return np.sort(rng.choice(steps - length + 1, size=count, replace=False, p=likely))
+    probabilities = None if weights is None else weights / weights.sum()
+    starts = rng.choice(steps - length + 1, size=count, replace=False, p=probabilities)
+    return np.sort(starts)
 
 
 def evenly(messages: np.ndarray, length: int) -> np.ndarray:
@@ -46,9 +47,10 @@ def evenly(messages: np.ndarray, length: int) -> np.ndarray:
 
     `messages` are uint8 [steps, bytes]; the weights are [0] if the episode is shorter than a sub-sequence.
     """
-    firsts = messages[: max(0, len(messages) - length + 1)]
-    _, which, counts = np.unique(firsts, axis=0, return_inverse=True, return_counts=True)
-    return 1.0 / counts[which.reshape(-1)]
+    first_messages = messages[: max(0, len(messages) - length + 1)]
+    _, inverse, counts = np.unique(first_messages, axis=0, return_inverse=True, return_counts=True)
+    # numpy 2.0 alone returns the inverse with two axes.
+    return 1.0 / counts[inverse.reshape(-1)]
 
 
 def gather(history: Mapping[str, np.ndarray], starts: np.ndarray, length: int) -> dict[str, np.ndarray]:
@@ -94,6 +96,7 @@ def load_actions(path: Path) -> np.ndarray:
 
 @contextlib.contextmanager
 def _naming_damage(path: Path) -> Iterator[None]:
+    """Makes the errors of a damaged file a UserError that names it."""
     try:
         yield
     except NO_ARRAY as error:

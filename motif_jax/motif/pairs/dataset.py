@@ -27,18 +27,25 @@ class PairsDataset:
     """An open dataset, made by `open`: arrays of `data` and `info` by name; `meta` is {} without dataset.json."""
 
     def __init__(self, folder: Path, meta: dict[str, Any], num_pairs: int, length: int) -> None:
-        self.folder, self.meta, self.num_pairs, self.length = folder, meta, num_pairs, length
+        self.folder = folder
+        self.meta = meta
+        self.num_pairs = num_pairs
+        self.length = length
         self.data: Mapping[str, np.ndarray] = _Arrays(folder / "data", self._check_data)
         self.info: Mapping[str, np.ndarray] = _Arrays(folder / "info", self._check_info)
         self._content_hash: str | None = None
 
     @classmethod
     def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
-        """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/); UserError for a damaged or odd one."""
+        """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
+
+        Raises UserError: the folder is no complete dataset, or a needed array is missing, damaged or of another shape.
+        """
         folder = Path(folder)
         _check_folder(folder)
-        first = next((name for name in need if not name.startswith("info/")), "message")
-        path = folder / "data" / f"{first}.npy"
+        # The number of pairs and their length are read off one array; the others must agree with it.
+        data_names = [name for name in need if not name.startswith("info/")]
+        path = folder / "data" / f"{data_names[0] if data_names else 'message'}.npy"
         array = map_array(path)
         if array.ndim < 3 or array.shape[1] != 2:
             raise UserError(f"{path}: shape {array.shape}, expected [pairs, 2, length, ...]")
@@ -49,33 +56,39 @@ class PairsDataset:
 
     def array(self, name: str) -> np.ndarray:
         """The memory-mapped array 'NAME' or 'data/NAME' of data/, or 'info/NAME'."""
-        group, _, rest = name.rpartition("/")
-        return (self.info if group == "info" else self.data)[rest]
+        group, _, array_name = name.rpartition("/")
+        arrays = self.info if group == "info" else self.data
+        return arrays[array_name]
 
     def digest(self, name: str) -> str:
         """The digest of an array 'data/NAME' or 'info/NAME'; UserError if it is not the one in dataset.json."""
-        found = layout.array_digest(self.array(name))
-        if self.meta.get("digests", {}).get(name, found) != found:
+        digest = layout.array_digest(self.array(name))
+        # The published dataset has no digests to compare with.
+        if self.meta.get("digests", {}).get(name, digest) != digest:
             raise UserError(
                 f"{self.folder / name}.npy was changed after the dataset was written: its digest is not the one in "
                 f"{layout.META}"
             )
-        return found
+        return digest
 
     def preference_names(self) -> tuple[str, ...]:
+        """The annotations of the dataset, by the names of their label files."""
         return tuple(sorted(path.stem for path in (self.folder / "preference").glob("*.npy")))
 
     def preference(self, name: str) -> np.ndarray:
         """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown; UserError for a wrong file."""
-        path, shape = self.folder / "preference" / f"{name}.npy", (self.num_pairs,)
+        path = self.folder / "preference" / f"{name}.npy"
         if not path.exists():
-            have = ", ".join(self.preference_names()) or "none"
-            raise UserError(f"{path} does not exist: this dataset has the annotations {have}")
+            names = ", ".join(self.preference_names()) or "none"
+            raise UserError(f"{path} does not exist: this dataset has the annotations {names}")
+
         labels = map_array(path)
         if labels.dtype.kind not in "iu":
             raise UserError(f"{path}: dtype {labels.dtype}, expected int8")
-        if labels.shape != shape:
-            raise UserError(f"{path}: shape {labels.shape}, expected {shape}, one label for each pair")
+        if labels.shape != (self.num_pairs,):
+            raise UserError(
+                f"{path}: shape {labels.shape}, expected {(self.num_pairs,)}, one label for each pair"
+            )
         wrong = np.flatnonzero(~np.isin(labels, list(PAIR.labels)))
         if wrong.size:
             raise UserError(
@@ -87,24 +100,26 @@ class PairsDataset:
     def content_hash(self) -> str:
         """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits; UserError as of `digest`."""
         if self._content_hash is None:
-            there = [name for name in layout.CONTENT_ARRAYS if (self.folder / f"{name}.npy").is_file()]
-            self._content_hash = layout.combine_digests({name: self.digest(name) for name in there})
+            names = [name for name in layout.CONTENT_ARRAYS if (self.folder / f"{name}.npy").is_file()]
+            self._content_hash = layout.combine_digests({name: self.digest(name) for name in names})
         return self._content_hash
 
     def _check_data(self, name: str, path: Path, array: np.ndarray) -> None:
-        known = layout.DATA_ARRAYS.get(name)
+        """Raises UserError unless an array of data/ has the pairs, length, step shape and dtype that its name says."""
         if array.shape[:3] != (self.num_pairs, 2, self.length):
             raise UserError(
                 f"{path}: shape {array.shape} does not begin with ({self.num_pairs}, 2, {self.length}): pairs, 2, length "
                 "as in the other arrays of this dataset"
             )
-        if known is None:
+        expected = layout.DATA_ARRAYS.get(name)
+        if expected is None:
+            # A user's own array may have any content.
             return
-        if array.shape[3:] not in known.steps:
-            allowed = " or ".join(str(list(step)) for step in known.steps)
+        if array.shape[3:] not in expected.steps:
+            allowed = " or ".join(str(list(step)) for step in expected.steps)
             raise UserError(f"{path}: shape {array.shape}, expected {allowed} for one step")
-        if array.dtype.kind not in known.kinds or known.itemsize not in (None, array.dtype.itemsize):
-            raise UserError(f"{path}: dtype {array.dtype}, expected {known.dtype}")
+        if array.dtype.kind not in expected.kinds or expected.itemsize not in (None, array.dtype.itemsize):
+            raise UserError(f"{path}: dtype {array.dtype}, expected {expected.dtype}")
 
     def _check_info(self, name: str, path: Path, array: np.ndarray) -> None:
         if array.shape != (self.num_pairs, 2):
@@ -112,8 +127,11 @@ class PairsDataset:
 
 
 class _Arrays(Mapping[str, np.ndarray]):
+    """The arrays of a folder by name, each memory-mapped and checked when it is first read."""
+
     def __init__(self, folder: Path, check: Callable[[str, Path, np.ndarray], None]) -> None:
-        self._folder, self._check = folder, check
+        self._folder = folder
+        self._check = check
         self._open: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -135,6 +153,7 @@ class _Arrays(Mapping[str, np.ndarray]):
 
 
 def _check_folder(folder: Path) -> None:
+    """Raises UserError, with a hint where the cause can be guessed, unless the folder holds a complete dataset."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a pairs dataset: no such folder")
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
@@ -149,6 +168,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _maker(folder: Path) -> str:
+    """The command that writes the dataset, by the config beside it."""
     try:
         return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["stage"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -156,21 +176,22 @@ def _maker(folder: Path) -> str:
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
+    """The content of dataset.json, {} without one."""
     path = folder / layout.META
     remedy = "restore it from a copy, or remove it: a dataset without it is read as the published one"
     if not path.exists():
         return {}
-    found = read_json(path, remedy)
-    if not isinstance(found.get("digests", {}), dict):
+    meta = read_json(path, remedy)
+    if not isinstance(meta.get("digests", {}), dict):
         raise UserError(f"{path} is damaged (digests is not an object): {remedy}")
-    return found
+    return meta
 
 
 def map_array(path: Path) -> np.ndarray:
     """Memory-maps a .npy file. Raises UserError: it is missing, damaged, empty or not numeric."""
     if not path.exists():
-        have = ", ".join(sorted(other.stem for other in path.parent.glob("*.npy"))) or "none"
-        raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")
+        names = ", ".join(sorted(array.stem for array in path.parent.glob("*.npy"))) or "none"
+        raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {names}")
     try:
         array = load_array(path, mapped=True)
     except (OSError, ValueError) as error:

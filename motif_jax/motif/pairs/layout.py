@@ -8,28 +8,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# Width of data/message.npy, as NLE and the published dataset have it; shorter messages end in zeros.
 MESSAGE_BYTES = 256
 
-STAGING = ".staging"  # folder of collect's unfinished work, which an incomplete dataset has
+# Folder of collect's unfinished work. A dataset that has it, but no META, is incomplete.
+STAGING = ".staging"
 META = "dataset.json"
-EPISODES = "episodes.jsonl"  # a line per game of a dataset from this package
+# A line for each game of a dataset from this package.
+EPISODES = "episodes.jsonl"
 
 # Judges' inputs identify a dataset; pictures of the same steps (tty_*, glyphs) do not.
 CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")
 
+# Bytes that are hashed or checked at a time, so that a memory-mapped array is never read whole.
 _HASH_BLOCK = 1 << 24
 
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Dtype and shape of data/NAME.npy."""
+    """Dtype and shape of data/NAME.npy.
 
-    steps: tuple[tuple[int, ...], ...]  # allowed shapes of one step
+    Attributes:
+      steps: allowed shapes of one step, that of this package first.
+      dtype: the dtype that this package writes.
+      kinds: numpy kinds that are read: 'u' unsigned, 'i' signed, 'f' floating.
+      itemsize: bytes of an entry that is read; None for any.
+    """
+
+    steps: tuple[tuple[int, ...], ...]
     dtype: str
-    kinds: str  # allowed kinds: 'u' unsigned, 'i' signed, 'f' floating
-    itemsize: int | None = None  # bytes of an entry; None for any
+    kinds: str
+    itemsize: int | None = None
 
     def step_bytes(self) -> int:
+        """Bytes of one step of one sub-sequence."""
         return int(np.prod(self.steps[0])) * np.dtype(self.dtype).itemsize
 
 

@@ -8,12 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from motif_jax.core import text_bytes
-from motif_jax.motif.pairs.targets import TIE
+from motif_jax.core.verdicts import FIRST, SECOND, TIE
 
-RARE = 1e-3  # share of steps below which a goal is too rare to teach an agent
+# Share of steps below which a goal is too rare to teach an agent.
+RARE = 1e-3
 # How a message stands to the empty one in the labels.
-ABOVE, UNCOMPARED, BELOW = 1, 0, -1
-_WINS = 0.9  # least share of won decided comparisons of a message that the goal wants
+ABOVE = 1
+UNCOMPARED = 0
+BELOW = -1
+# Smallest share of decided comparisons that a message must win to be one that the goal wants.
+_WINS = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,25 +39,30 @@ class Outcomes:
     def wanted(self) -> np.ndarray:
         """int64: messages that are not `tied` and win nearly all of their decided comparisons, most frequent first."""
         decided = self.wins + self.losses
-        chosen = np.flatnonzero((self.wins > 0) & (self.wins >= _WINS * decided) & ~self.tied)
-        return chosen[np.argsort(-self.steps[chosen], kind="stable")]
+        wins_nearly_all = (self.wins > 0) & (self.wins >= _WINS * decided)
+        messages = np.flatnonzero(wins_nearly_all & ~self.tied)
+        return messages[np.argsort(-self.steps[messages], kind="stable")]
 
 
 def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Outcomes:
     """Counts each message's outcomes by step: all messages of a winning sub-sequence win; pairs of equal texts do not count.
 
-    `ids` are int [P, 2, L], the index of each step's message, `labels` int [P]: 0 first, 1 second, 2 tie; others are not counted.
+    Args:
+      ids: int [P, 2, L], the index of each step's message.
+      labels: int [P], 0 first, 1 second, 2 tie; others are not counted.
     """
 
-    def times(shown: np.ndarray) -> np.ndarray:
-        return np.bincount(shown.reshape(-1), minlength=num_messages)
+    def times(message_ids: np.ndarray) -> np.ndarray:
+        return np.bincount(message_ids.reshape(-1), minlength=num_messages)
 
     steps = times(ids)
     differ = (ids[:, 0] != ids[:, 1]).any(axis=1)
-    ids, labels = ids[differ], labels[differ]
-    first, second = ids[labels == 0], ids[labels == 1]
-    wins = times(first[:, 0]) + times(second[:, 1])
-    losses = times(first[:, 1]) + times(second[:, 0])
+    ids = ids[differ]
+    labels = labels[differ]
+    first_wins = ids[labels == FIRST]
+    second_wins = ids[labels == SECOND]
+    wins = times(first_wins[:, 0]) + times(second_wins[:, 1])
+    losses = times(first_wins[:, 1]) + times(second_wins[:, 0])
     return Outcomes(wins, losses, times(ids[labels == TIE]), steps)
 
 
@@ -70,49 +79,61 @@ def standing(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> np.ndarr
     ABOVE wins more comparisons with silence than it loses. Of messages that were never compared with silence, and of all where
     the dataset has no empty message, those that win nothing are BELOW. Arguments as in `against_empty`.
     """
-    every = count_outcomes(ids, labels, len(empty))
+    outcomes = count_outcomes(ids, labels, len(empty))
+    wins_nothing = (outcomes.wins == 0) & (outcomes.losses + outcomes.ties > 0)
+    standings = np.full(len(empty), UNCOMPARED, np.int8)
+
+    if not empty.any():
+        standings[outcomes.wins > outcomes.losses] = ABOVE
+        standings[wins_nothing] = BELOW
+        return standings
+
+    standings[wins_nothing] = BELOW
+    # The comparison with silence counts, where there was one, whatever the others say.
     with_silence = against_empty(ids, labels, empty)
     compared = with_silence.wins + with_silence.losses + with_silence.ties > 0
-    wins_nothing = (every.wins == 0) & (every.losses + every.ties > 0)
-    if not empty.any():
-        return np.where(wins_nothing, BELOW, np.where(every.wins > every.losses, ABOVE, UNCOMPARED)).astype(
-            np.int8
-        )
     beats = with_silence.wins > with_silence.losses
-    return np.where(
-        compared, np.where(beats, ABOVE, BELOW), np.where(wins_nothing, BELOW, UNCOMPARED)
-    ).astype(np.int8)
+    standings[compared & beats] = ABOVE
+    standings[compared & ~beats] = BELOW
+    return standings
 
 
 def misjudged(ids: np.ndarray, labels: np.ndarray, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Messages whose decided comparisons the reward mostly orders against the labels, the most wrong ones first.
 
-    `rewards` are float [M], of each message; ids and labels as in `count_outcomes`. Returns their indices int64 [K], and of each
-    message, int64 [M], how many comparisons are ordered wrongly. Equal rewards order nothing.
+    Args:
+      ids, labels: as in `count_outcomes`.
+      rewards: float [M], of each message; the reward of a sub-sequence is their sum.
+
+    Returns:
+      indices int64 [K] of the messages, and int64 [M], how many comparisons of each message are ordered wrongly. Equal rewards
+      order nothing and count as wrong.
     """
     decided = (labels < TIE) & (ids[:, 0] != ids[:, 1]).any(axis=1)
-    ids, labels = ids[decided], labels[decided]
-    sums = rewards[ids].astype(np.float64).sum(axis=-1)
-    wrong = (sums[:, 0] == sums[:, 1]) | (sums.argmax(axis=1) != labels)
+    ids = ids[decided]
+    labels = labels[decided]
+    returns = rewards[ids].astype(np.float64).sum(axis=-1)
+    is_wrong = (returns[:, 0] == returns[:, 1]) | (returns.argmax(axis=1) != labels)
 
-    def times(shown: np.ndarray) -> np.ndarray:
-        return np.bincount(shown.reshape(-1), minlength=len(rewards))
+    def times(message_ids: np.ndarray) -> np.ndarray:
+        return np.bincount(message_ids.reshape(-1), minlength=len(rewards))
 
-    wrongly = times(ids[wrong])
-    chosen = np.flatnonzero(2 * wrongly > times(ids))
-    return chosen[np.argsort(-wrongly[chosen], kind="stable")], wrongly
+    num_wrong = times(ids[is_wrong])
+    mostly_wrong = np.flatnonzero(2 * num_wrong > times(ids))
+    return mostly_wrong[np.argsort(-num_wrong[mostly_wrong], kind="stable")], num_wrong
 
 
-def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], most: int = 5) -> str:
-    """One or two lines: the texts that win most, with their steps, and a warning if they are rare."""
-    wanted, total = outcomes.wanted, int(outcomes.steps.sum())
-    if not wanted.size:
+def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], limit: int = 5) -> str:
+    """One or two lines: the first `limit` texts that the goal wants, with their steps, and a warning if they are rare."""
+    goals = outcomes.wanted
+    total = int(outcomes.steps.sum())
+    if not goals.size:
         return "warning: no text wins its comparisons: the labels give an agent no goal"
-    share = float(outcomes.steps[wanted].sum()) / max(1, total)
-    shown = ", ".join(f"{text_of(messages[i])!r} {int(outcomes.steps[i]):,}" for i in wanted[:most].tolist())
-    line = f"texts that win are on {100 * share:.2g} % of {total:,} steps: {shown}"
-    if wanted.size > most:
-        line += f" and {wanted.size - most:,} more"
+    share = float(outcomes.steps[goals].sum()) / max(1, total)
+    texts = [f"{text_of(messages[i])!r} {int(outcomes.steps[i]):,}" for i in goals[:limit].tolist()]
+    line = f"texts that win are on {100 * share:.2g} % of {total:,} steps: {', '.join(texts)}"
+    if goals.size > limit:
+        line += f" and {goals.size - limit:,} more"
     if share < RARE:
         line += (
             f"\nwarning: the goal occurs on fewer than {RARE:.1%} of the steps: collect with players that reach it "

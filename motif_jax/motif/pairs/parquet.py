@@ -22,7 +22,9 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.targets import probabilities_path, read_probabilities
 from motif_jax.motif.pairs.writer import PairsWriter
 
-FORMAT, VERSION = b"motif_jax.pairs", 1
+# Key and value of the file's metadata that identify the format.
+FORMAT = b"motif_jax.pairs"
+VERSION = 1
 ROWS_PER_GROUP = 2048
 SIDES = ("first", "second")
 # Allowed names in a file; none leads out of the dataset's folder.
@@ -56,16 +58,19 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
         if probabilities_path(dataset, name).exists():
             annotations[f"probabilities/{name}"] = read_probabilities(dataset, name)
     digests |= {name: layout.array_digest(array) for name, array in annotations.items()}
-    about = {name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()}
-    described = {
+
+    description = {
         "num_pairs": dataset.num_pairs,
         "length": dataset.length,
-        "arrays": about,
+        "arrays": {
+            name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
+        },
         "digests": digests,
         "manifests": {name: _manifests(dataset.folder, name) for name in labelled},
         "dataset": dataset.meta,
     }
-    metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(described).encode()}
+    metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(description).encode()}
+    # The types of the columns, read off the first row.
     schema = _table(columns, annotations, slice(0, 1)).schema.with_metadata(metadata)
     with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):
@@ -84,14 +89,16 @@ def _manifests(folder: Path, annotation: str) -> dict[str, Any]:
 
 
 def _table(columns: Mapping[str, np.ndarray], annotations: Mapping[str, np.ndarray], rows: slice) -> pa.Table:
-    found: dict[str, pa.Array] = {"pair": pa.array(np.arange(rows.start, rows.stop))}
-    found |= {name: _numbers(values[rows]) for name, values in annotations.items()}
+    """Some rows of all columns of the file."""
+    table: dict[str, pa.Array] = {"pair": pa.array(np.arange(rows.start, rows.stop))}
+    for name, values in annotations.items():
+        table[name] = _numbers(values[rows])
     for name, array in columns.items():
-        part = np.asarray(array[rows])
-        for side, label in enumerate(SIDES):
-            values = part[:, side]
-            found[f"{name}/{label}"] = _texts(values) if name == "data/message" else _numbers(values)
-    return pa.table(found)
+        block = np.asarray(array[rows])
+        for index, side in enumerate(SIDES):
+            values = block[:, index]
+            table[f"{name}/{side}"] = _texts(values) if name == "data/message" else _numbers(values)
+    return pa.table(table)
 
 
 def _numbers(values: np.ndarray) -> pa.Array:
@@ -114,14 +121,22 @@ def _texts(values: np.ndarray) -> pa.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """A file's description of its contents."""
+    """A file's description of its contents.
+
+    Attributes:
+      arrays: name -> shape of one side of a pair, and dtype.
+      annotations: columns with labels, 'preference/NAME', and with probabilities, 'probabilities/NAME'.
+      digests: name of an array or annotation -> digest.
+      manifests: annotation -> file name -> description of how its labels were made.
+      meta: dataset.json of the exported dataset.
+    """
 
     path: Path
     num_pairs: int
-    arrays: dict[str, tuple[tuple[int, ...], np.dtype]]  # shape of one side of a pair, and dtype
-    annotations: list[str]  # columns with labels 'preference/NAME' and with 'probabilities/NAME'
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype]]
+    annotations: list[str]
     digests: dict[str, str]
-    manifests: dict[str, dict[str, Any]]  # annotation -> file name -> description of how its labels were made
+    manifests: dict[str, dict[str, Any]]
     meta: dict[str, Any]
 
 
@@ -130,96 +145,112 @@ def contents(path: str | Path) -> Contents:
     path = Path(path)
     try:
         with pq.ParquetFile(path) as file:
-            schema, rows = file.schema_arrow, file.metadata.num_rows
+            schema = file.schema_arrow
+            rows = file.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is not a parquet file: {error}") from None
     metadata = schema.metadata or {}
     if metadata.get(FORMAT) != str(VERSION).encode():
         raise UserError(f"{path} is not a pairs dataset in parquet (version {VERSION})")
     try:
-        described = parse_json(metadata[b"described"])
-        num_pairs, meta = int(described["num_pairs"]), dict(described["dataset"])
+        description = parse_json(metadata[b"described"])
+        num_pairs = int(description["num_pairs"])
+        meta = dict(description["dataset"])
         arrays = {
             str(name): (tuple(int(size) for size in about["shape"]), np.dtype(about["dtype"]))
-            for name, about in described["arrays"].items()
+            for name, about in description["arrays"].items()
         }
-        manifests = {name: dict(files) for name, files in described["manifests"].items()}
-        digests = dict(described["digests"])
+        manifests = {name: dict(files) for name, files in description["manifests"].items()}
+        digests = dict(description["digests"])
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: its description cannot be read: {type(error).__name__}: {error}") from None
     annotations = [name for name in schema.names if name.startswith(("preference/", "probabilities/"))]
-    found = Contents(path, num_pairs, arrays, annotations, digests, manifests, meta)
-    _check(found, {field.name: field.type for field in schema}, rows)
-    return found
+    checked = Contents(path, num_pairs, arrays, annotations, digests, manifests, meta)
+    _check(checked, {field.name: field.type for field in schema}, rows)
+    return checked
 
 
 def _entries(kind: pa.DataType, name: str) -> int:
+    """Numbers of one side of a pair that a column of this type holds."""
     cells = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
     return cells * layout.MESSAGE_BYTES if name == "data/message" else cells
 
 
-def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> None:
-    for name, (shape, dtype) in found.arrays.items():
+def _check(contents: Contents, columns: Mapping[str, pa.DataType], rows: int) -> None:
+    """Raises UserError where a name would lead out of the folder, or the columns do not hold what the description says."""
+    path = contents.path
+    for name, (shape, dtype) in contents.arrays.items():
         if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
-            raise UserError(f"{found.path}: {name} {dtype} {list(shape)} is not an array of a dataset")
-    for name in found.annotations:
+            raise UserError(f"{path}: {name} {dtype} {list(shape)} is not an array of a dataset")
+    for name in contents.annotations:
         if not _ANNOTATION.fullmatch(name.partition("/")[2]):
-            raise UserError(f"{found.path}: {name} cannot be an annotation's name")
-    for name in (f"{annotation}/{file}" for annotation, files in found.manifests.items() for file in files):
-        if not _MANIFEST.fullmatch(name):
-            raise UserError(f"{found.path}: {name} cannot be a manifest's name")
-    if missing := sorted({f"{name}/{side}" for name in found.arrays for side in SIDES} - set(columns)):
-        raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
-    for name, (shape, _) in found.arrays.items():
+            raise UserError(f"{path}: {name} cannot be an annotation's name")
+    for annotation, files in contents.manifests.items():
+        for file in files:
+            name = f"{annotation}/{file}"
+            if not _MANIFEST.fullmatch(name):
+                raise UserError(f"{path}: {name} cannot be a manifest's name")
+
+    needed = {f"{name}/{side}" for name in contents.arrays for side in SIDES}
+    missing = sorted(needed - set(columns))
+    if missing:
+        raise UserError(f"{path}: the columns {', '.join(missing)} are missing")
+    for name, (shape, _) in contents.arrays.items():
         # Checked before memory is allocated: a file may claim rows that its columns do not have.
-        there = [_entries(columns[f"{name}/{side}"], name) for side in SIDES]
-        if there != [math.prod(shape)] * 2:
-            raise UserError(f"{found.path}: {name} {list(shape)} does not fit its columns of {there} entries")
-    if rows != found.num_pairs or not rows:
-        raise UserError(f"{found.path} has {rows:,} rows, but its description says {found.num_pairs:,} pairs")
+        entries = [_entries(columns[f"{name}/{side}"], name) for side in SIDES]
+        if entries != [math.prod(shape)] * 2:
+            raise UserError(f"{path}: {name} {list(shape)} does not fit its columns of {entries} entries")
+    if rows != contents.num_pairs or not rows:
+        raise UserError(f"{path} has {rows:,} rows, but its description says {contents.num_pairs:,} pairs")
 
 
 def read(path: str | Path, folder: str | Path) -> Iterator[int]:
     """Turns a file of `write` into a new dataset folder; yields the number of pairs done so far; UserError for any damage."""
-    found = contents(path)
-    with PairsWriter(folder, found.num_pairs) as writer:
+    file_contents = contents(path)
+    with PairsWriter(folder, file_contents.num_pairs) as writer:
         try:
-            yield from _fill(found, writer)
+            yield from _fill(file_contents, writer)
         except UserError:
             writer.discard()
             raise
-        for name, files in found.manifests.items():
+        for name, files in file_contents.manifests.items():
             for file, value in files.items():
                 writer.add_json(f"annotations/{name}/{file.removesuffix('.json')}", value)
-        written = ("num_pairs", "arrays", "digests", "content_hash")
-        writer.commit({key: value for key, value in found.meta.items() if key not in written})
+        # `commit` writes these keys itself.
+        computed = ("num_pairs", "arrays", "digests", "content_hash")
+        writer.commit({key: value for key, value in file_contents.meta.items() if key not in computed})
 
 
-def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
-    arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in found.arrays.items()}
-    annotations: dict[str, np.ndarray] = {
-        name: np.empty(found.num_pairs, np.int8)
-        if name.startswith("preference/")
-        else np.empty((found.num_pairs, 3), np.float32)
-        for name in found.annotations
-    }
+def _fill(contents: Contents, writer: PairsWriter) -> Iterator[int]:
+    """Copies the columns into the writer's arrays, and checks their digests at the end."""
+    arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in contents.arrays.items()}
+    annotations: dict[str, np.ndarray] = {}
+    for name in contents.annotations:
+        if name.startswith("preference/"):
+            annotations[name] = np.empty(contents.num_pairs, np.int8)
+        else:
+            annotations[name] = np.empty((contents.num_pairs, 3), np.float32)
+
     start = 0
     columns = [f"{name}/{side}" for name in arrays for side in SIDES] + list(annotations)
-    for batch in _batches(found.path, columns):
+    for batch in _batches(contents.path, columns):
         rows = slice(start, start + batch.num_rows)
         for name, array in arrays.items():
-            for side, label in enumerate(SIDES):
-                convert = _from_texts if name == "data/message" else _from_numbers
-                _put(found.path, batch, f"{name}/{label}", array[rows, side], convert)
+            convert = _from_texts if name == "data/message" else _from_numbers
+            for index, side in enumerate(SIDES):
+                _put(contents.path, batch, f"{name}/{side}", array[rows, index], convert)
         for name, values in annotations.items():
-            _put(found.path, batch, name, values[rows], _from_numbers)
+            _put(contents.path, batch, name, values[rows], _from_numbers)
         start = rows.stop
         yield start
+
     digests = writer.digests()
     digests |= {name: layout.array_digest(values) for name, values in annotations.items()}
     for name, digest in digests.items():
-        if found.digests.get(name) != digest:
-            raise UserError(f"{found.path} is damaged: {name} is not what was exported, its digest differs")
+        if contents.digests.get(name) != digest:
+            raise UserError(
+                f"{contents.path} is damaged: {name} is not what was exported, its digest differs"
+            )
     for name, values in annotations.items():
         kind, _, annotation = name.partition("/")
         writer.add(name if kind == "preference" else f"annotations/{annotation}/probabilities", values)
@@ -235,6 +266,7 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 def _put(
     path: Path, batch: pa.RecordBatch, name: str, out: np.ndarray, convert: Callable[..., np.ndarray]
 ) -> None:
+    """Writes a column of a batch into `out`. Raises UserError: values are missing, or of another type or number."""
     column = batch.column(name)
     try:
         if column.null_count:
@@ -252,8 +284,10 @@ def _from_numbers(column: pa.Array, like: np.ndarray) -> np.ndarray:
 
 
 def _from_texts(column: pa.Array, like: np.ndarray) -> np.ndarray:
+    """The inverse of `_texts`."""
     values = np.zeros(like.shape, np.uint8)
     for row, cell in zip(values, column.to_pylist(), strict=True):
-        for step, text in zip(row, [cell] if isinstance(cell, bytes) else cell, strict=True):
+        texts = [cell] if isinstance(cell, bytes) else cell
+        for step, text in zip(row, texts, strict=True):
             step[: len(text)] = np.frombuffer(text, np.uint8)
     return values

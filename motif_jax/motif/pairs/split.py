@@ -18,6 +18,7 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
     positions = np.arange(num - 1, dtype=np.int64)
     raw = bits.random_raw(positions.size).astype(np.int64)
     swaps = (positions + raw % (num - positions)).tolist()
+    # A list: swaps of single entries are slow in an array.
     order = list(range(num))
     for i, j in enumerate(swaps):
         order[i], order[j] = order[j], order[i]

@@ -15,12 +15,19 @@ from motif_jax.motif.pairs.dataset import PairsDataset, map_array
 
 @dataclasses.dataclass(frozen=True)
 class PairTargets:
-    """Targets of all pairs of a dataset."""
+    """Targets of all pairs of a dataset.
 
-    labels: np.ndarray  # int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to all judges
-    targets: np.ndarray  # float32 [pairs, 2], probabilities that the first and the second is better, sum 1
-    unsmoothed: np.ndarray  # float32 [pairs, 2], targets before label smoothing, for metrics
-    weights: np.ndarray  # float32 [pairs], weight in the loss; 0 for unknown and dropped pairs
+    Attributes:
+      labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to all judges.
+      targets: float32 [pairs, 2], probabilities that the first and the second is better, sum 1.
+      unsmoothed: float32 [pairs, 2], targets before label smoothing, for metrics.
+      weights: float32 [pairs], weight in the loss; 0 for unknown and dropped pairs.
+    """
+
+    labels: np.ndarray
+    targets: np.ndarray
+    unsmoothed: np.ndarray
+    weights: np.ndarray
 
     @property
     def known(self) -> np.ndarray:
@@ -37,8 +44,9 @@ def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
     """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown; UserError for a wrong file."""
     path = probabilities_path(dataset, name)
     if not path.exists():
-        said = f"annotation {name} has labels only, and soft labels need probabilities"
-        raise UserError(f"{path} is missing: {said}")
+        raise UserError(
+            f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
+        )
     probabilities = map_array(path)
     if probabilities.dtype.kind != "f" or probabilities.shape != (dataset.num_pairs, 3):
         raise UserError(
@@ -46,6 +54,7 @@ def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
             "numbers"
         )
     finite = probabilities[np.isfinite(probabilities).all(axis=1)]
+    # Judges round their probabilities.
     if finite.size and (finite.min() < -1e-3 or np.abs(finite.sum(axis=1) - 1).max() > 1e-2):
         raise UserError(f"{path}: rows must be probabilities that sum to 1")
     return probabilities.astype(np.float32)
@@ -84,35 +93,50 @@ def read_targets(
 
     Raises UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.
     """
-    total, says = np.zeros((2, dataset.num_pairs))
-    targets = np.zeros((dataset.num_pairs, 2))
+    # Sums over the judges that label a pair: of their weights, and of weight times confidence.
+    judge_weight = np.zeros(dataset.num_pairs)
+    vote_weight = np.zeros(dataset.num_pairs)
+    vote_sum = np.zeros((dataset.num_pairs, 2))
     for name, weight in zip(names, annotator_weights or [1.0] * len(names), strict=True):
         labels = dataset.preference(name)
-        known = labels != UNKNOWN
-        votes, sure = hard_targets(labels), np.ones(dataset.num_pairs)
+        votes = hard_targets(labels)
+        certainty = np.ones(dataset.num_pairs)
         if soft or confidence == "probability":
             probabilities = read_probabilities(dataset, name)
-            there = np.isfinite(probabilities).all(axis=1)
+            # A row of NaN has a label without probabilities, which counts as certain.
+            has_probabilities = np.isfinite(probabilities).all(axis=1)
+            probabilities = np.nan_to_num(probabilities)
             if soft:
-                votes = np.where(there[:, None], soft_targets(np.nan_to_num(probabilities)), votes)
+                votes = np.where(has_probabilities[:, None], soft_targets(probabilities), votes)
             if confidence == "probability":
-                sure = np.where(there, np.nan_to_num(probabilities).max(axis=1), 1.0)
-        says += known * weight
-        total += known * weight * sure
-        targets += (known * weight * sure)[:, None] * votes
-    if not (total > 0).any():
+                certainty = np.where(has_probabilities, probabilities.max(axis=1), 1.0)
+
+        pair_weight = np.where(labels != UNKNOWN, weight, 0.0)
+        judge_weight += pair_weight
+        vote_weight += pair_weight * certainty
+        vote_sum += (pair_weight * certainty)[:, None] * votes
+
+    is_labelled = vote_weight > 0
+    if not is_labelled.any():
         raise UserError(f"{dataset.folder}: no pair has a known label in {', '.join(names)}")
-    targets = np.where(total[:, None] > 0, targets / np.maximum(total, 1e-12)[:, None], 0.5)
-    labels = dataset.preference(names[0]) if len(names) == 1 else _labels_of(targets, total > 0)
-    weights = np.where(says > 0, total / np.maximum(says, 1e-12), 0.0)
+    # The divisors are bounded for the pairs without a label, whose quotients are not used.
+    mean_votes = vote_sum / np.maximum(vote_weight, 1e-12)[:, None]
+    targets = np.where(is_labelled[:, None], mean_votes, 0.5)
+    labels = dataset.preference(names[0]) if len(names) == 1 else _labels_of(targets, is_labelled)
+    weights = np.where(judge_weight > 0, vote_weight / np.maximum(judge_weight, 1e-12), 0.0)
     if ties == "drop":
         weights = np.where(labels == TIE, 0.0, weights)
     smoothed = (1 - smoothing) * targets + smoothing / 2
-    found = (array.astype(np.float32) for array in (smoothed, targets, weights))
-    return PairTargets(labels.astype(np.int8), *found)
+    return PairTargets(
+        labels=labels.astype(np.int8),
+        targets=smoothed.astype(np.float32),
+        unsmoothed=targets.astype(np.float32),
+        weights=weights.astype(np.float32),
+    )
 
 
-def _labels_of(targets: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _labels_of(targets: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
+    """The side that the average of several judges prefers, TIE where the sides are equal but for rounding."""
     difference = targets[:, 0] - targets[:, 1]
     labels = np.where(np.abs(difference) < 1e-6, TIE, np.where(difference > 0, FIRST, SECOND))
-    return np.where(known, labels, UNKNOWN)
+    return np.where(is_labelled, labels, UNKNOWN)

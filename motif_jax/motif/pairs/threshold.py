@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from motif_jax.motif.pairs.outcomes import ABOVE, BELOW
 
-AUTO, QUANTILE = "auto", "quantile"
+# Values of the key reward.threshold.
+AUTO = "auto"
+QUANTILE = "quantile"
 # Share of the steps above which the advised threshold says nothing, so that the quantile is used.
 MOST_PAID = 0.5
 # Texts that a line names at most.
 NAMED = 5
-_MARGIN = 0.05  # of the recommended threshold above unrewarded texts, in standard deviations of the reward
-_LUMP = 0.99  # share of the ties' steps up to the ties' edge; not all, since a rare text may have any reward
+# How far the recommended threshold lies above unrewarded texts, in standard deviations of the reward.
+_MARGIN = 0.05
+# Share of the ties' steps up to the ties' edge; not all, since the reward of a rare text may be anything.
+_LUMP = 0.99
 
 
 def advise(
@@ -35,20 +39,27 @@ def advise(
       standing: int8 [M], `outcomes.standing`; None where nothing is known of it.
 
     Returns:
-      JSON-able: `paid_shares`, the share of rewarded steps per level; `lump_share`, the ties' share of the steps; `lump_edge`,
-      the largest normalised reward of ties (None without ties); `threshold`, above ties, the empty text and the texts that do not
-      beat it, but below all other texts that do (None without any); `paid_share`, the share of steps above it.
+      An object that JSON can hold, which statistics.json keeps:
+        paid_shares: the share of rewarded steps for each level.
+        lump_share: the share of the steps that show ties.
+        lump_edge: the normalised reward up to which 99 % of those steps lie; None without ties.
+        threshold: above ties, the empty text and the texts that do not beat it, but below all other texts that do; None where
+          there is no such text.
+        paid_share: the share of steps above the threshold.
     """
     total = max(1, int(steps.sum()))
 
     def paid(threshold: float) -> float:
         return float(steps[normalised > threshold].sum()) / total
 
-    floors, edge = list(map(float, normalised[empty])), None
+    # Normalised rewards that the threshold must lie above.
+    floors = [float(reward) for reward in normalised[empty]]
+    edge = None
     if tied.any():
         order = np.argsort(normalised[tied], kind="stable")
-        reached = np.cumsum(steps[tied][order])
-        edge = float(normalised[tied][order][np.searchsorted(reached, _LUMP * reached[-1])])
+        ascending = normalised[tied][order]
+        steps_so_far = np.cumsum(steps[tied][order])
+        edge = float(ascending[np.searchsorted(steps_so_far, _LUMP * steps_so_far[-1])])
         floors.append(edge)
     threshold = max(floors) + _MARGIN if floors else None
     if standing is not None:
@@ -63,27 +74,32 @@ def advise(
 
 
 def _above_worthless(
-    threshold: float | None, normalised: np.ndarray, standing: np.ndarray, shown: np.ndarray
+    threshold: float | None, normalised: np.ndarray, standing: np.ndarray, has_text: np.ndarray
 ) -> float | None:
     """A threshold above texts that do not beat silence, as far as no text that does would lose its reward."""
     lowest = -np.inf if threshold is None else threshold
     worthy = normalised[(standing == ABOVE) & (normalised > lowest)]
     limit = float(worthy.min()) if worthy.size else np.inf
-    worthless = normalised[(standing == BELOW) & shown & (normalised > lowest) & (normalised < limit)]
+    worthless = normalised[(standing == BELOW) & has_text & (normalised > lowest) & (normalised < limit)]
     if not worthless.size:
         return threshold
     highest = float(worthless.max())
+    # Half the way to the lowest worthy text where the margin would reach it.
     return min(highest + _MARGIN, (highest + limit) / 2)
 
 
 def without_a_win(
-    normalised: np.ndarray, threshold: float | None, standing: np.ndarray, shown: np.ndarray
+    normalised: np.ndarray, threshold: float | None, standing: np.ndarray, has_text: np.ndarray
 ) -> np.ndarray:
-    """Texts above a threshold that do not beat silence in the labels, or were not compared with it: indices, largest reward first."""
+    """Texts above a threshold that do not beat silence in the labels, or were not compared with it.
+
+    Returns their indices int64, the largest reward first. Arguments as in `advise`; `has_text`: bool [M], False for the empty
+    message.
+    """
     if threshold is None:
         return np.empty(0, np.int64)
-    chosen = np.flatnonzero((normalised > threshold) & (standing != ABOVE) & shown)
-    return chosen[np.argsort(-normalised[chosen], kind="stable")]
+    paid = np.flatnonzero((normalised > threshold) & (standing != ABOVE) & has_text)
+    return paid[np.argsort(-normalised[paid], kind="stable")]
 
 
 def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
@@ -91,24 +107,27 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
     advice = statistics.get("advice")
     if not advice or quantile is None:
         return ""
-    place = int(np.argmin(np.abs(np.asarray(statistics["quantile_levels"]) - quantile)))
-    share = _percent(advice["paid_shares"][place])
+    distances = np.abs(np.asarray(statistics["quantile_levels"]) - quantile)
+    nearest = int(np.argmin(distances))
+    share = _percent(advice["paid_shares"][nearest])
     line = f"reward.quantile={quantile:g} pays {share} of the dataset's steps"
     if advice["threshold"] is None:
         return f"{line}\n{_misjudged(advice)}"
+
     line += f"; reward.threshold=auto ({advice['threshold']:.2f}, above the ties and the empty text) pays {_percent(advice['paid_share'])}"
     if falls_back(advice):
-        line += f", more than half: it falls back to the quantile\n{_misjudged(advice)}"
-        return line
-    line += f"\n{_unbeaten(advice)}"
-    at, edge = statistics["quantiles"][place], advice["lump_edge"]
-    if edge is not None and at < edge:
-        line += (
-            f"warning: the quantile's threshold {at:.2f} lies within the texts that the judge called ties "
+        return f"{line}, more than half: it falls back to the quantile\n{_misjudged(advice)}"
+
+    warnings = _unbeaten(advice)
+    quantile_threshold = statistics["quantiles"][nearest]
+    edge = advice["lump_edge"]
+    if edge is not None and quantile_threshold < edge:
+        warnings += (
+            f"warning: the quantile's threshold {quantile_threshold:.2f} lies within the texts that the judge called ties "
             f"({_percent(advice['lump_share'])} of the steps, up to {edge:.2f}), so it pays for texts that the goal does not "
             "ask for: train the agent with --config.reward.threshold=auto\n"
         )
-    return line + _misjudged(advice)
+    return f"{line}\n{warnings}{_misjudged(advice)}"
 
 
 def falls_back(advice: Mapping[str, Any]) -> bool:
@@ -117,31 +136,34 @@ def falls_back(advice: Mapping[str, Any]) -> bool:
 
 
 def _unbeaten(advice: Mapping[str, Any]) -> str:
+    """A warning about texts that the advised threshold pays without a win over silence; '' without any."""
     texts = advice.get("unbeaten", [])
     if not texts:
         return ""
-    shown = ", ".join(f"{one['text']!r} ({one['why']}, {one['reward']:+.2f})" for one in texts[:NAMED])
-    return f"warning: reward.threshold=auto pays {_count(texts, advice['unbeaten_texts'])} not beat the empty text in the labels: {shown}\n"
-
-
-def _count(texts: Sequence[Any], number: int) -> str:
-    named = "" if number <= min(NAMED, len(texts)) else f", the first {min(NAMED, len(texts))} here,"
-    return f"{number:,} {'text' if number == 1 else 'texts'}{named} that {'does' if number == 1 else 'do'}"
+    number = advice["unbeaten_texts"]
+    num_named = min(NAMED, len(texts))
+    subject = "1 text" if number == 1 else f"{number:,} texts"
+    if number > num_named:
+        subject += f", the first {num_named} here,"
+    subject += " that does" if number == 1 else " that do"
+    names = [f"{text['text']!r} ({text['why']}, {text['reward']:+.2f})" for text in texts[:NAMED]]
+    return f"warning: reward.threshold=auto pays {subject} not beat the empty text in the labels: {', '.join(names)}\n"
 
 
 def _misjudged(advice: Mapping[str, Any]) -> str:
+    """A warning about texts whose comparisons the reward mostly orders wrongly; '' without any."""
     texts = advice.get("misjudged", [])
     if not texts:
         return ""
-    shown = ", ".join(
-        f"{one['text']!r} (wins {one['wins']:,}, loses {one['losses']:,}, reward {one['reward']:+.2f}; {one['wrong']:,} ordered wrongly)"
-        for one in texts[:NAMED]
-    )
+    names = [
+        f"{text['text']!r} (wins {text['wins']:,}, loses {text['losses']:,}, reward {text['reward']:+.2f}; {text['wrong']:,} ordered wrongly)"
+        for text in texts[:NAMED]
+    ]
     number = advice["misjudged_texts"]
+    more = "" if number <= NAMED else " and more"
     return (
-        f"warning: the reward of {number:,} of {advice['texts']:,} texts disagrees with most of their labels: {shown}"
-        f"{'' if number <= NAMED else ' and more'}: train longer, with more --config.epochs or "
-        "--config.least_steps.per_text\n"
+        f"warning: the reward of {number:,} of {advice['texts']:,} texts disagrees with most of their labels: "
+        f"{', '.join(names)}{more}: train longer, with more --config.epochs or --config.least_steps.per_text\n"
     )
 
 
@@ -158,4 +180,5 @@ def facts(statistics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _percent(share: float) -> str:
+    """Two digits; three for what would else be rounded to 1e+02 %."""
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

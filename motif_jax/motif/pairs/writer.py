@@ -14,7 +14,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_save_npy, atomic_write_json, new_array, sync
 from motif_jax.motif.pairs import layout
 
-PARTS = ("data", "info", "preference", "annotations")  # a folder with one of them is not overwritten
+# A folder with one of them is not overwritten.
+PARTS = ("data", "info", "preference", "annotations")
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
@@ -22,11 +23,10 @@ def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
     folder = Path(folder)
     if (folder / layout.META).exists():
         raise UserError(f"{folder} already holds a dataset: choose another folder")
-    there = [name for name in PARTS if (folder / name).exists()]
-    if there and not Path(staging or folder / layout.STAGING).exists():
+    parts = [f"{name}/" for name in PARTS if (folder / name).exists()]
+    if parts and not Path(staging or folder / layout.STAGING).exists():
         raise UserError(
-            f"{folder} holds {', '.join(f'{name}/' for name in there)} of a dataset that was not written here: "
-            "choose another folder"
+            f"{folder} holds {', '.join(parts)} of a dataset that was not written here: choose another folder"
         )
 
 
@@ -39,10 +39,12 @@ class PairsWriter:
 
     def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
         """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`. Raises as `check_folder`."""
-        self._folder, self._num_pairs = Path(folder), num_pairs
+        self._folder = Path(folder)
+        self._num_pairs = num_pairs
         check_folder(folder, staging)
         self._staging = Path(staging or self._folder / layout.STAGING)
-        self._own_staging = staging is None
+        # A caller's staging folder may hold more, and is left to the caller.
+        self._removes_staging = staging is None
         self._build = self._staging / "assembled"
         self.discard()
         self._arrays: dict[str, np.memmap] = {}
@@ -67,39 +69,50 @@ class PairsWriter:
         atomic_save_npy(self._build / f"{name}.npy", array)
 
     def add_json(self, name: str, value: Any) -> None:
+        """Writes a JSON file outside the pairs, such as 'annotations/NAME/summary'."""
         atomic_write_json(self._build / f"{name}.json", value)
 
     def digests(self) -> dict[str, str]:
+        """Name -> digest of the arrays as they are filled now."""
         return {name: layout.array_digest(array) for name, array in self._arrays.items()}
 
     def discard(self) -> None:
+        """Removes all that was written."""
         if self._build.exists():
             shutil.rmtree(self._build)
 
     def commit(self, meta: Mapping[str, Any]) -> str:
         """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
 
-        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`. UserError: a number is not finite.
+        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`. Raises UserError: a number
+        is not finite.
         """
         for name, array in self._arrays.items():
-            if (pair := layout.first_not_finite(array)) is not None:
+            pair = layout.first_not_finite(array)
+            if pair is not None:
                 raise UserError(f"{name} of pair {pair} is not finite: a dataset holds finite numbers only")
-        digests, shapes = self.digests(), {}
+
+        digests = self.digests()
+        layouts = {}
         for name, array in self._arrays.items():
             array.flush()
             sync(self._build / f"{name}.npy")
-            shapes[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+            layouts[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
         self._arrays.clear()
-        content_hash = layout.combine_digests(digests)
+
         for group in sorted(self._build.iterdir()):
+            # Of a writer that was killed while it moved its arrays.
             target = self._folder / group.name
             if target.exists():
                 shutil.rmtree(target)
             os.replace(group, target)
         shutil.rmtree(self._build)
-        about = {"num_pairs": self._num_pairs, "arrays": shapes, "digests": digests}
-        atomic_write_json(self._folder / layout.META, {**meta, **about, "content_hash": content_hash})
-        if self._own_staging:
+
+        content_hash = layout.combine_digests(digests)
+        facts = {"num_pairs": self._num_pairs, "arrays": layouts, "digests": digests}
+        # Last: a dataset without it is incomplete.
+        atomic_write_json(self._folder / layout.META, {**meta, **facts, "content_hash": content_hash})
+        if self._removes_staging:
             self._staging.rmdir()
         return content_hash
 

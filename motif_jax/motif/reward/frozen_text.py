@@ -32,9 +32,11 @@ class FrozenTextReward(RewardKind):
         return True
 
     def value(self, text: bytes) -> float:
+        """The reward of a text in UTF-8, without zero bytes."""
         raise NotImplementedError
 
     def _compute(self, params: None, texts: np.ndarray) -> np.ndarray:
+        """Rewards float32 [N] of texts uint8 [N, L]."""
         return np.array([self.value(row.tobytes().replace(b"\0", b"")) for row in texts], np.float32)
 
     def lookup(self, texts: np.ndarray) -> Values:

@@ -31,18 +31,11 @@ class MotifReward(RewardKind):
     """
 
     def __init__(self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup) -> None:
-        self._trained, self._normalisation = trained, normalisation
-        # A reward that was learned online has its own threshold, which is no quantile.
-        learned = trained.learned_online
-        which, level = "checkpoint" if learned else "evaluation", setup.config.level
-        shown = "no threshold"
-        if normalisation.threshold is not None:
-            shown = f"threshold {normalisation.threshold:g}"
-            if not learned:
-                level = trained.applied_level(level, setup.config.quantile)
-                shown += " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
-        self.description = f"{trained.folder}, {which} {trained.step}, {shown}"
+        self._trained = trained
+        self._normalisation = normalisation
+        self.description = _description(trained, normalisation, setup.config)
         self.table: MessageTable | None = None
+
         spec = setup.spec
         if trained.network.architecture.message_only:
             if spec.text_field is None:
@@ -53,13 +46,17 @@ class MotifReward(RewardKind):
             params = jax.device_put(trained.params, setup.device or cpu_device())
             self.table = MessageTable(self._of_texts, params, trained.step)
             return
+
+        # A reward of whole observations seldom meets one twice: it is computed in the update, without a table.
         self.fields = trained.network.architecture.fields
-        if missing := [name for name in self.fields if name not in spec.observation]:
+        missing = [name for name in self.fields if name not in spec.observation]
+        if missing:
             raise UserError(
                 f"config.reward.dir={trained.folder}: this reward reads {', '.join(missing)}, which the environment "
                 f"does not show: it shows {', '.join(sorted(spec.observation))}"
             )
-        self.in_step, self.params = self._of_observations, trained.params
+        self.in_step = self._of_observations
+        self.params = trained.params
 
     @classmethod
     def check(cls, config: AgentReward) -> None:
@@ -105,8 +102,10 @@ class MotifReward(RewardKind):
 
     @classmethod
     def files(cls, config: AgentReward) -> tuple[Path, ...]:
-        if not config.dir or Path(config.dir).suffix == FILE_SUFFIX:
-            return (Path(config.dir),) if config.dir else ()
+        if not config.dir:
+            return ()
+        if Path(config.dir).suffix == FILE_SUFFIX:
+            return (Path(config.dir),)
         return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
 
     @classmethod
@@ -128,11 +127,28 @@ class MotifReward(RewardKind):
         return super().lookup(texts) if self.table is None else self.table.lookup(texts)
 
     def _of_texts(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        return np.asarray(self._normalisation(self._trained.of_messages(params, texts)), np.float32)
+        """Paid rewards float32 [N] of texts uint8 [N, L]."""
+        raw = self._trained.of_messages(params, texts)
+        return np.asarray(self._normalisation(raw), np.float32)
 
     def _of_observations(self, params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
+        """Paid rewards float32 [T, B] of observations [T, B, ...]."""
         chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
         leading = observation[self.fields[0]].shape[:2]
         rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
         values = self._normalisation(self._trained.raw(params, rows))
         return jax.lax.stop_gradient(jnp.reshape(values, leading))
+
+
+def _description(trained: RewardModel, normalisation: Normalisation, config: AgentReward) -> str:
+    """Which evaluation pays above which threshold, for the first line of a training."""
+    # A reward that was learned online is read from a checkpoint of the agent's run, and has its own threshold, which is no
+    # quantile.
+    moment = "checkpoint" if trained.learned_online else "evaluation"
+    limit = "no threshold"
+    if normalisation.threshold is not None:
+        limit = f"threshold {normalisation.threshold:g}"
+        if not trained.learned_online:
+            level = trained.applied_level(config.level, config.quantile)
+            limit += " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
+    return f"{trained.folder}, {moment} {trained.step}, {limit}"

@@ -26,16 +26,23 @@ Field = Any
 
 
 class PreferenceBatch(NamedTuple):
-    """Pairs of one step on one device; every leaf may have leading axes of devices and steps."""
+    """Pairs of one step on one device; every leaf may have leading axes of devices and steps.
 
-    # int32 [U], indices of this part's messages among the data set's distinct ones; any index as padding.
+    Attributes:
+      unique: int32 [U], indices of this part's messages among the data set's distinct ones; any index as padding.
+      inverse: int32 [B, 2, L], index in `unique` of each step; where the model reads no message only its shape matters.
+      rows: the other observation fields that the model reads, [B, 2, L, ...] each.
+      targets: float32 [B, 2], q.
+      weights: float32 [members, B], 0 for padding and for pairs that do not count.
+      labels: int8 [B], 0, 1, or 2 for ties, for the accuracy.
+    """
+
     unique: Field
-    # int32 [B, 2, L], index in `unique` of each step; where the model reads no message only its shape matters.
     inverse: Field
-    rows: Mapping[str, Field]  # the other observation fields that the model reads, [B, 2, L, ...] each
-    targets: Field  # float32 [B, 2], q
-    weights: Field  # float32 [members, B], 0 for padding and for pairs that do not count
-    labels: Field  # int8 [B], 0, 1, or 2 for ties, for the accuracy
+    rows: Mapping[str, Field]
+    targets: Field
+    weights: Field
+    labels: Field
 
 
 def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
@@ -71,27 +78,29 @@ def step_rewards(
     if "message" in network.architecture.fields:
         features = network.message_features(params, messages[batch.unique], max_length)
         # Gathered in float32, so that the gradients of a message that many pairs show are summed in float32.
-        taken = features.astype(jnp.float32)[batch.inverse.reshape(-1)]
-        inputs["message_features"] = taken.astype(features.dtype)
+        step_features = features.astype(jnp.float32)[batch.inverse.reshape(-1)]
+        inputs["message_features"] = step_features.astype(features.dtype)
     return network.reward(params, inputs).reshape(batch.inverse.shape)
 
 
 @jax.custom_vjp
-def _gather_exactly(values: jax.Array, places: jax.Array) -> jax.Array:
-    """values[places], with a gradient whose sums are exact."""
-    return values[places]
+def _gather_exactly(values: jax.Array, indices: jax.Array) -> jax.Array:
+    """values[indices], with a gradient whose sums are exact."""
+    return values[indices]
 
 
-def _gather_forward(values: jax.Array, places: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return values[places], (values, places)
+def _gather_forward(values: jax.Array, indices: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return values[indices], (values, indices)
 
 
 def _gather_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, None]:
-    values, places = saved
+    values, indices = saved
     # Whole multiples of a power of two: sums below 2^24 of them have no rounding in float32, in any order.
     _, exponent = jnp.frexp(jnp.sum(jnp.abs(gradient)))
+    # The bound keeps the unit of a vanishing gradient above the smallest float32.
     unit = jnp.ldexp(jnp.float32(1.0), jnp.maximum(exponent, -100) - 24)
-    return jnp.zeros_like(values).at[places].add(jnp.round(gradient / unit) * unit), None
+    rounded = jnp.round(gradient / unit) * unit
+    return jnp.zeros_like(values).at[indices].add(rounded), None
 
 
 _gather_exactly.defvjp(_gather_forward, _gather_backward)
@@ -124,24 +133,29 @@ def make_loss(
         params: Any, messages: jax.Array, batch: PreferenceBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         chex.assert_shape(batch.weights, (members, batch.targets.shape[0]))
+        # float32 [members, B, 2]
         if members == 1:
             rewards = pair_rewards(network, params, messages, batch, max_length)[None]
         else:
-            one = jax.vmap(pair_rewards, in_axes=(None, 0, None, None, None))
-            rewards = one(network, params, messages, batch, max_length)
-        each = cross_entropy(rewards, batch.targets) * batch.weights
+            member_rewards = jax.vmap(pair_rewards, in_axes=(None, 0, None, None, None))
+            rewards = member_rewards(network, params, messages, batch, max_length)
+
+        # Divided by the weight of the whole batch, so that the devices' parts add up to its mean.
+        pair_losses = cross_entropy(rewards, batch.targets) * batch.weights
         weight = jnp.maximum(reductions.psum(jnp.sum(batch.weights, axis=1), axis_name), 1e-12)
-        by_member = jnp.sum(each, axis=1) / weight
-        right, counted = correct(jnp.mean(rewards, axis=0), batch.labels)
+        member_losses = jnp.sum(pair_losses, axis=1) / weight
+
+        is_correct, counted = correct(jnp.mean(rewards, axis=0), batch.labels)
         present = jnp.any(batch.weights > 0, axis=0)
         num_counted = reductions.total(counted & present, axis_name)
         metrics = {
-            "loss": reductions.psum(jnp.mean(by_member), axis_name),
-            "accuracy": reductions.total(right & present, axis_name) / jnp.maximum(num_counted, 1),
+            "loss": reductions.psum(jnp.mean(member_losses), axis_name),
+            "accuracy": reductions.total(is_correct & present, axis_name) / jnp.maximum(num_counted, 1),
             "pairs": reductions.total(present, axis_name),
             "counted": num_counted,
         }
-        return jnp.sum(by_member), jax.lax.stop_gradient(metrics)
+        # The members share no parameters: the gradient of the sum is each one's own.
+        return jnp.sum(member_losses), jax.lax.stop_gradient(metrics)
 
     return loss
 

@@ -13,6 +13,7 @@ from motif_jax.core import seeds
 from motif_jax.core.distinct import distinct_rows, used_length
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.task import epoch_order
+from motif_jax.core.verdicts import FIRST, SECOND, TIE
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.split import torch_split
@@ -24,23 +25,35 @@ from motif_jax.nets.reward import RewardArchitecture
 
 # Most bytes of a chunk's observations besides the messages.
 _CHUNK_BYTES = 1 << 27
+# The other observation fields that a model may read, and the dtype in which it reads them.
 _ROW_ARRAYS = {"blstats": np.float32, "glyphs": np.int16}
 
 
 @dataclasses.dataclass(frozen=True)
 class RewardData:
-    """The data of a reward training."""
+    """The data of a reward training.
+
+    Attributes:
+      messages: uint8 [M, 256], the distinct messages; zeros [1, 256] for a model that reads none.
+      ids: int32 [pairs, 2, L], index of each step's message.
+      max_length: from this byte on all messages are zero.
+      train: int64, indices of the labelled pairs of the training part.
+      validation: int64, indices of the labelled pairs of the validation part.
+      score: int8 [pairs], label by game score (0, 1, 2 equal); None without info/score.
+      fields: observation fields that the model reads besides the message.
+      digests: of all arrays that decide the training, by name ('data/message', 'labels').
+    """
 
     dataset: PairsDataset
-    messages: np.ndarray  # uint8 [M, 256], the distinct messages; zeros [1, 256] for a model that reads none
-    ids: np.ndarray  # int32 [pairs, 2, L], index of each step's message
-    max_length: int  # from this byte on all messages are zero
+    messages: np.ndarray
+    ids: np.ndarray
+    max_length: int
     targets: PairTargets
-    train: np.ndarray  # indices int64 of the labelled pairs of each part
+    train: np.ndarray
     validation: np.ndarray
-    score: np.ndarray | None  # int8 [pairs], label by game score (0, 1, 2 equal); None without info/score
-    fields: tuple[str, ...]  # observation fields that the model reads besides the message
-    digests: dict[str, str]  # of all arrays that decide the training, by name ('data/message', 'labels')
+    score: np.ndarray | None
+    fields: tuple[str, ...]
+    digests: dict[str, str]
 
     @property
     def counts(self) -> np.ndarray:
@@ -62,8 +75,10 @@ def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> Pair
     dataset = PairsDataset.open(config.dataset_dir or "", need=architecture.fields)
     names = checks.listed(config.annotator or "")
     if not names or set(names) - set(dataset.preference_names()):
-        have = ", ".join(dataset.preference_names()) or "none yet: run annotate"
-        raise UserError(f"config.annotator={config.annotator}: must name annotations of the dataset: {have}")
+        annotations = ", ".join(dataset.preference_names()) or "none yet: run annotate"
+        raise UserError(
+            f"config.annotator={config.annotator}: must name annotations of the dataset: {annotations}"
+        )
     for name in names:
         dataset.preference(name)
     return dataset
@@ -73,27 +88,37 @@ def load(config: RewardConfig) -> RewardData:
     """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or an array was changed."""
     architecture = architecture_of(config)
     dataset = open_dataset(config, architecture)
-    how = dataclasses.asdict(config.labels)
-    how["annotator_weights"] = [float(weight) for weight in checks.listed(how["annotator_weights"])]
-    targets = read_targets(dataset, checks.listed(config.annotator or ""), **how)
-    known = targets.known
-    train, validation = torch_split(known.size, config.seed, config.train_fraction)
+    targets = read_targets(
+        dataset,
+        checks.listed(config.annotator or ""),
+        soft=config.labels.soft,
+        smoothing=config.labels.smoothing,
+        confidence=config.labels.confidence,
+        ties=config.labels.ties,
+        annotator_weights=[float(weight) for weight in checks.listed(config.labels.annotator_weights)],
+    )
+
+    labelled = targets.known
+    train, validation = torch_split(labelled.size, config.seed, config.train_fraction)
     if not train.size or not validation.size:
         raise UserError(
-            f"{dataset.folder}: {known.size} labelled pairs are too few for a training and a validation part"
+            f"{dataset.folder}: {labelled.size} labelled pairs are too few for a training and a validation part"
         )
+
     shape = (dataset.num_pairs, 2, dataset.length)
-    table, ids = np.zeros((1, 256), np.uint8), np.zeros(shape, np.int32)
     if "message" in architecture.fields:
-        table, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+        messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+    else:
+        messages = np.zeros((1, 256), np.uint8)
+        ids = np.zeros(shape, np.int32)
     return RewardData(
         dataset=dataset,
-        messages=table,
+        messages=messages,
         ids=ids.reshape(shape),
-        max_length=used_length(table),
+        max_length=used_length(messages),
         targets=targets,
-        train=known[train],
-        validation=known[validation],
+        train=labelled[train],
+        validation=labelled[validation],
         score=_score_labels(dataset),
         fields=tuple(name for name in architecture.fields if name != "message"),
         digests=_digests(dataset, architecture.fields, targets),
@@ -101,7 +126,8 @@ def load(config: RewardConfig) -> RewardData:
 
 
 def _digests(dataset: PairsDataset, fields: tuple[str, ...], targets: PairTargets) -> dict[str, str]:
-    dataset.content_hash()  # refuses a dataset that was changed after it was written
+    # Raises UserError for a dataset that was changed after it was written.
+    dataset.content_hash()
     arrays = {f"data/{name}": dataset.data[name] for name in fields}
     if "score" in dataset.info:
         arrays["info/score"] = dataset.info["score"]
@@ -110,16 +136,18 @@ def _digests(dataset: PairsDataset, fields: tuple[str, ...], targets: PairTarget
 
 
 def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
+    """The labels int8 [pairs] that prefer the higher game score; None where the dataset has no scores."""
     if "score" not in dataset.info:
         return None
     score = np.asarray(dataset.info["score"], np.float64)
-    return np.where(score[:, 0] == score[:, 1], 2, score[:, 1] > score[:, 0]).astype(np.int8)
+    labels = np.where(score[:, 1] > score[:, 0], SECOND, FIRST)
+    return np.where(score[:, 0] == score[:, 1], TIE, labels).astype(np.int8)
 
 
-def passes(config: RewardConfig, messages: int, steps_per_pass: int) -> int:
+def passes(config: RewardConfig, num_messages: int, steps_per_pass: int) -> int:
     """Passes over the pairs in an epoch, so that a training has the steps that `least_steps` asks for."""
-    wanted = min(config.least_steps.per_text * messages, config.least_steps.most)
-    return max(1, math.ceil(wanted / max(1, config.epochs * steps_per_pass)))
+    required_steps = min(config.least_steps.per_text * num_messages, config.least_steps.most)
+    return max(1, math.ceil(required_steps / max(1, config.epochs * steps_per_pass)))
 
 
 class BatchPlan:
@@ -130,44 +158,57 @@ class BatchPlan:
     """
 
     def __init__(self, data: RewardData, config: RewardConfig, devices: int) -> None:
-        self._data, self._config, self._devices = data, config, devices
+        self._data = data
+        self._config = config
+        self._devices = devices
         self.batch_size = config.batch_size
-        self.steps_per_pass = -(-data.train.size // config.batch_size)
+        self.steps_per_pass = math.ceil(data.train.size / config.batch_size)
         self.passes = passes(config, len(data.messages), self.steps_per_pass)
         self.steps_per_epoch = self.passes * self.steps_per_pass
         row_bytes = sum(data.rows(data.train[:1])[name].nbytes for name in data.fields)
-        fit = max(1, _CHUNK_BYTES // max(1, row_bytes * config.batch_size))
-        self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, fit)
+        steps_in_memory = max(1, _CHUNK_BYTES // max(1, row_bytes * config.batch_size))
+        self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, steps_in_memory)
         self.bucket = self._bucket()
-        self._order = -1, np.empty((0, 0), np.int64)
-        # A member's sample depends on the member and the pair, not on the epoch.
-        self._draws = [
-            seeds.rng(config.seed, "bootstrap", member).poisson(1.0, data.dataset.num_pairs)
-            for member in range(config.ensemble.members if config.ensemble.bootstrap else 0)
-        ]
+        # The epoch whose order is cached, and that order.
+        self._cached_epoch = -1
+        self._cached_order = np.empty((0, 0), np.int64)
+        # Each member counts each pair so often as it would be in a bootstrap sample of a large dataset (Poisson with mean 1).
+        # The sample depends on the member and the pair, not on the epoch.
+        self._draws: list[np.ndarray] = []
+        if config.ensemble.bootstrap:
+            for member in range(config.ensemble.members):
+                rng = seeds.rng(config.seed, "bootstrap", member)
+                self._draws.append(rng.poisson(1.0, data.dataset.num_pairs))
 
     def order(self, epoch: int) -> np.ndarray:
         """Training pairs int64 [steps, batch] of `epoch`, -1 where the last batch is not full."""
-        orders = (
-            epoch_order(self._config.seed, epoch * self.passes + number, self._data.train, self.batch_size)
-            for number in range(self.passes)
-        )
-        return np.concatenate(list(orders))
+        orders = []
+        for number in range(self.passes):
+            index = epoch * self.passes + number
+            orders.append(epoch_order(self._config.seed, index, self._data.train, self.batch_size))
+        return np.concatenate(orders)
 
     def _bucket(self) -> int:
-        share = self.batch_size // self._devices
-        most, ids = 1, self._data.ids
+        """The width of the list of distinct messages: the longest of any device's part of any batch, to a multiple of 16."""
+        part_size = self.batch_size // self._devices
+        longest = 1
         for epoch in range(self._config.epochs):
-            parts = self.order(epoch).reshape(-1, share)
-            shown = np.sort(ids[np.maximum(parts, 0)].reshape(len(parts), -1), axis=1)
-            most = max(most, int((np.diff(shown, axis=1) != 0).sum(axis=1).max()) + 1)
-        return min(-(-most // 16) * 16, max(most, share * 2 * self._data.dataset.length))
+            parts = self.order(epoch).reshape(-1, part_size)
+            ids = self._data.ids[np.maximum(parts, 0)].reshape(len(parts), -1)
+            # Sorted, each distinct message begins where two neighbours differ.
+            changes = np.diff(np.sort(ids, axis=1), axis=1) != 0
+            longest = max(longest, int(changes.sum(axis=1).max()) + 1)
+        rounded = math.ceil(longest / 16) * 16
+        # No part has more messages than steps.
+        return min(rounded, max(longest, part_size * 2 * self._data.dataset.length))
 
     def batches(self, first: int, count: int) -> PreferenceBatch:
+        """The batches of steps `first` to `first + count - 1`, all of one epoch; see `make`."""
         epoch, start = divmod(first, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = epoch, self.order(epoch)
-        pairs = self._order[1][start : start + count]
+        if self._cached_epoch != epoch:
+            self._cached_epoch = epoch
+            self._cached_order = self.order(epoch)
+        pairs = self._cached_order[start : start + count]
         return self.make(pairs, self._member_weights(pairs))
 
     def _member_weights(self, pairs: np.ndarray) -> np.ndarray:
@@ -175,7 +216,8 @@ class BatchPlan:
         weights = np.where(pairs >= 0, self._data.targets.weights[np.maximum(pairs, 0)], 0)
         weights = np.repeat(weights[:, None], self._config.ensemble.members, axis=1)
         if self._draws:
-            weights = weights * np.stack([drawn[np.maximum(pairs, 0)] for drawn in self._draws], axis=1)
+            samples = [draws[np.maximum(pairs, 0)] for draws in self._draws]
+            weights = weights * np.stack(samples, axis=1)
         return weights.astype(np.float32)
 
     def make(self, pairs: np.ndarray, weights: np.ndarray, bucket: int | None = None) -> PreferenceBatch:
@@ -184,29 +226,33 @@ class BatchPlan:
         Returns:
           Leaves [steps, devices * bucket] (unique), [steps, members, B] (weights), [steps, B, ...] (others); see `axes`.
         """
-        data, bucket = self._data, bucket or self.bucket
+        data = self._data
+        bucket = bucket or self.bucket
         steps, size = pairs.shape
-        share = size // self._devices
-        there = np.maximum(pairs, 0)
+        part_size = size // self._devices
+        # Padding has the content of pair 0, with weight 0 and the label of a tie, which no metric counts.
+        filled = np.maximum(pairs, 0)
         unique = np.zeros((steps, self._devices, bucket), np.int32)
         inverse = np.zeros((steps, size, 2, data.dataset.length), np.int32)
         for step in range(steps):
             for device in range(self._devices):
-                part = slice(device * share, (device + 1) * share)
-                shown = data.ids[there[step, part]]
-                distinct, places = np.unique(shown, return_inverse=True)
+                part = slice(device * part_size, (device + 1) * part_size)
+                ids = data.ids[filled[step, part]]
+                distinct, indices = np.unique(ids, return_inverse=True)
                 unique[step, device, : distinct.size] = distinct
-                inverse[step, part] = places.reshape(shown.shape)
+                inverse[step, part] = indices.reshape(ids.shape)
         return PreferenceBatch(
             unique=unique.reshape(steps, -1),
             inverse=inverse,
-            rows=data.rows(there),
-            targets=data.targets.targets[there],
+            rows=data.rows(filled),
+            targets=data.targets.targets[filled],
             weights=weights,
-            labels=np.where(pairs >= 0, data.targets.labels[there], 2).astype(np.int8),
+            labels=np.where(pairs >= 0, data.targets.labels[filled], TIE).astype(np.int8),
         )
 
 
 def axes(batch: PreferenceBatch) -> Any:
     """For each leaf of `BatchPlan.make` the axis that is split over devices."""
-    return PreferenceBatch(1, 1, dict.fromkeys(batch.rows, 1), 1, 2, 1)
+    return PreferenceBatch(
+        unique=1, inverse=1, rows=dict.fromkeys(batch.rows, 1), targets=1, weights=2, labels=1
+    )

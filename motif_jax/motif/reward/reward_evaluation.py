@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.verdicts import TIE
 from motif_jax.motif.pairs import outcomes, threshold
-from motif_jax.motif.pairs.targets import TIE
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.motif.reward.reward_data import RewardData
 from motif_jax.motif.reward.statistics import RunningMoments, quantiles, weighted_moments
@@ -25,17 +25,19 @@ def cross_entropy(rewards: np.ndarray, targets: np.ndarray) -> np.ndarray:
 def accuracy(rewards: np.ndarray, labels: np.ndarray) -> tuple[float, int]:
     """Share of the pairs without ties whose order by `rewards` [N, 2] is that of `labels` [N], and their number."""
     counted = labels < TIE
-    right = rewards.argmax(axis=1)[counted] == labels[counted]
-    return (float(right.mean()) if right.size else float("nan")), int(right.size)
+    is_correct = rewards.argmax(axis=1)[counted] == labels[counted]
+    share = float(is_correct.mean()) if is_correct.size else float("nan")
+    return share, int(is_correct.size)
 
 
 def mean_over_batches(values: np.ndarray, counted: np.ndarray, size: int) -> float:
     """The published mean: the mean over batches of `size` of the mean over their counted entries."""
     means = []
     for start in range(0, len(values), size):
-        chosen = values[start : start + size][counted[start : start + size]]
-        if chosen.size:
-            means.append(chosen.mean())
+        batch = slice(start, start + size)
+        batch_values = values[batch][counted[batch]]
+        if batch_values.size:
+            means.append(batch_values.mean())
     return float(np.mean(means)) if means else float("nan")
 
 
@@ -49,15 +51,20 @@ def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     counted = labels < TIE
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
     confidence = 1 / (1 + np.exp(-np.abs(difference)))
-    right = rewards[counted].argmax(axis=1) == labels[counted]
-    place = np.minimum(((confidence - 0.5) * 2 * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
-    rows, error = [], 0.0
+    is_correct = rewards[counted].argmax(axis=1) == labels[counted]
+    # A confidence of exactly 1 belongs to the last bin.
+    bins = np.minimum(((confidence - 0.5) * 2 * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    rows = []
+    error = 0.0
     for index in range(CALIBRATION_BINS):
-        chosen = place == index
-        if chosen.any():
-            sure, good = float(confidence[chosen].mean()), float(right[chosen].mean())
-            rows.append({"confidence": sure, "accuracy": good, "pairs": int(chosen.sum())})
-            error += abs(sure - good) * chosen.mean()
+        members = bins == index
+        if members.any():
+            mean_confidence = float(confidence[members].mean())
+            bin_accuracy = float(is_correct[members].mean())
+            rows.append(
+                {"confidence": mean_confidence, "accuracy": bin_accuracy, "pairs": int(members.sum())}
+            )
+            error += abs(mean_confidence - bin_accuracy) * members.mean()
     return {"error": float(error) if rows else float("nan"), "bins": rows}
 
 
@@ -74,25 +81,39 @@ def reward_statistics(
         `message_only`, else [members, pairs, 2, L].
       running: compat.running_statistics: merge mean and variance batch by batch of `batch_size` pairs.
     """
+    # Rewards [members, N] over the training part, and how often each occurs there.
     counts = data.counts
     if message_only:
-        seen = counts > 0
-        values, weights = member_rewards[:, seen], counts[seen]
+        in_training = counts > 0
+        values = member_rewards[:, in_training]
+        weights = counts[in_training]
     else:
         values = member_rewards[:, data.train].reshape(len(member_rewards), -1)
         weights = np.ones(values.shape[1], np.int64)
-    together = values.mean(axis=0)
-    mean, variance = weighted_moments(together, weights)
+
+    ensemble_values = values.mean(axis=0)
+    mean, variance = weighted_moments(ensemble_values, weights)
     if running:
         moments = RunningMoments()
-        everything = member_rewards.mean(axis=0)
+        all_rewards = member_rewards.mean(axis=0)
         for start in range(0, data.train.size, batch_size):
             pairs = data.train[start : start + batch_size]
-            moments.update(everything[data.ids[pairs]] if message_only else everything[pairs])
-        mean, variance = moments.mean, moments.variance
-    by_member = [weighted_moments(member, weights) for member in values]
-    normalised = np.asarray(Normalisation(mean, variance).normalise(together))
-    own = np.stack([Normalisation(*m).normalise(member) for m, member in zip(by_member, values, strict=True)])
+            moments.update(all_rewards[data.ids[pairs]] if message_only else all_rewards[pairs])
+        mean = moments.mean
+        variance = moments.variance
+    normalised = np.asarray(Normalisation(mean, variance).normalise(ensemble_values))
+
+    # Each member by its own moments: their scales differ, and that is no disagreement.
+    member_moments = [weighted_moments(member, weights) for member in values]
+    normalised_members = np.stack(
+        [
+            Normalisation(member_mean, member_variance).normalise(member)
+            for (member_mean, member_variance), member in zip(member_moments, values, strict=True)
+        ]
+    )
+    advice = None
+    if message_only:
+        advice = _advice(member_rewards.mean(axis=0), mean, variance, normalised, data)
     return {
         "mean": mean,
         "variance": variance,
@@ -101,47 +122,57 @@ def reward_statistics(
         "num_distinct": int(values.shape[1]),
         "num_steps": int(weights.sum()),
         "num_pairs": int(data.train.size),
-        "member_mean": [m for m, _ in by_member],
-        "member_variance": [v for _, v in by_member],
-        "disagreement": float(own.std(axis=0).mean()),
-        "advice": _advice(member_rewards.mean(axis=0), mean, variance, normalised, data)
-        if message_only
-        else None,
+        "member_mean": [member_mean for member_mean, _ in member_moments],
+        "member_variance": [member_variance for _, member_variance in member_moments],
+        "disagreement": float(normalised_members.std(axis=0).mean()),
+        "advice": advice,
     }
 
 
 def _advice(
-    rewards: np.ndarray, mean: float, variance: float, of_training: np.ndarray, data: RewardData
+    rewards: np.ndarray, mean: float, variance: float, training_rewards: np.ndarray, data: RewardData
 ) -> dict[str, Any]:
     """The advice on thresholds from all labels, and the texts that speak against it or against the training.
 
-    `rewards` are float32 [M], raw, of all messages; `of_training` the normalised ones of the training messages.
+    `rewards` are float32 [M], raw, of all messages; `training_rewards` the normalised ones of the training messages.
     """
-    labels, empty = data.targets.labels, np.logical_not(data.messages.any(axis=1))
+    labels = data.targets.labels
+    empty = np.logical_not(data.messages.any(axis=1))
     normalised = np.asarray(Normalisation(mean, variance).normalise(rewards))
-    counted = outcomes.count_outcomes(data.ids, labels, len(data.messages))
+    counts = outcomes.count_outcomes(data.ids, labels, len(data.messages))
     standing = outcomes.standing(data.ids, labels, empty)
-    levels = quantiles(of_training)
-    advice = threshold.advise(normalised, counted.steps, counted.tied, empty, levels, standing)
-    unbeaten = threshold.without_a_win(normalised, advice["threshold"], standing, ~empty)
-    wrong_texts, wrongly = outcomes.misjudged(data.ids, labels, normalised)
+    levels = quantiles(training_rewards)
+    advice = threshold.advise(normalised, counts.steps, counts.tied, empty, levels, standing)
 
-    def shown(index: int) -> dict[str, Any]:
+    def text_and_reward(index: int) -> dict[str, Any]:
         return {"text": outcomes.text_of(data.messages[index]), "reward": float(normalised[index])}
 
-    def why(index: int) -> str:
-        return "never compared with it" if standing[index] == outcomes.UNCOMPARED else "does not win"
+    unbeaten = threshold.without_a_win(normalised, advice["threshold"], standing, ~empty)
+    unbeaten_rows = []
+    for index in unbeaten[: threshold.NAMED].tolist():
+        was_compared = standing[index] != outcomes.UNCOMPARED
+        why = "does not win" if was_compared else "never compared with it"
+        unbeaten_rows.append({**text_and_reward(index), "why": why})
 
-    def record(index: int) -> dict[str, int]:
-        wins, losses = int(counted.wins[index]), int(counted.losses[index])
-        return {"wins": wins, "losses": losses, "wrong": int(wrongly[index])}
+    misjudged, num_wrong = outcomes.misjudged(data.ids, labels, normalised)
+    misjudged_rows = []
+    for index in misjudged[: threshold.NAMED].tolist():
+        misjudged_rows.append(
+            {
+                **text_and_reward(index),
+                "wins": int(counts.wins[index]),
+                "losses": int(counts.losses[index]),
+                "wrong": int(num_wrong[index]),
+            }
+        )
 
-    return advice | {
+    return {
+        **advice,
         "texts": len(data.messages),
         "unbeaten_texts": len(unbeaten),
-        "unbeaten": [shown(index) | {"why": why(index)} for index in unbeaten[: threshold.NAMED].tolist()],
-        "misjudged_texts": len(wrong_texts),
-        "misjudged": [shown(index) | record(index) for index in wrong_texts[: threshold.NAMED].tolist()],
+        "unbeaten": unbeaten_rows,
+        "misjudged_texts": len(misjudged),
+        "misjudged": misjudged_rows,
     }
 
 
@@ -153,31 +184,46 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
       ties); a mean of no pairs is NaN. Losses are of targets without label smoothing, so that runs with different
       smoothing can be compared. `csv_*` are the published means over batches of `batch_size`.
     """
-    labels, weights, wanted = data.targets.labels, data.targets.weights, data.targets.unsmoothed
-    found: dict[str, Any] = {}
-    part, tuned = data.validation, data.train
-    loss = cross_entropy(rewards[part], wanted[part])
-    present = weights[part] > 0
+    labels = data.targets.labels
+    weights = data.targets.weights
+    validation = data.validation
+    present = weights[validation] > 0
     only_new, any_new = data.unseen()
-    groups = {"validation": (part, present), "train_evaluated": (tuned, weights[tuned] > 0)}
-    groups["validation_unseen"] = (part[only_new], present[only_new])
-    groups["validation_partly_unseen"] = (part[any_new], present[any_new])
-    for name, (pairs, counted) in groups.items():
-        chosen = pairs[counted]
-        own = weights[chosen].astype(np.float64)
-        total = (cross_entropy(rewards[chosen], wanted[chosen]) * own).sum()
-        found[f"{name}/loss"] = float(total / own.sum()) if chosen.size else float("nan")
-        found[f"{name}/accuracy"], number = accuracy(rewards[chosen], labels[chosen])
-        found[f"{name}/loss_pairs"], found[f"{name}/accuracy_pairs"] = int(chosen.size), number
-    sure = calibration(rewards[part[present]], labels[part[present]])
-    found["validation/calibration_error"], found["calibration"] = sure["error"], sure["bins"]
-    found["validation/calibration_error_pairs"] = sum(row["pairs"] for row in sure["bins"])
-    right = rewards[part].argmax(axis=1) == labels[part]
-    found["csv_validation_loss"] = mean_over_batches(loss, present, batch_size)
-    found["csv_validation_accuracy"] = mean_over_batches(right, (labels[part] < TIE) & present, batch_size)
-    score = np.full(len(part), TIE, np.int8) if data.score is None else data.score[part]
-    by_score, number = accuracy(rewards[part], score)
-    found["validation/score_accuracy"], found["validation/score_accuracy_pairs"] = by_score, number
-    right = rewards[part].argmax(axis=1) == score
-    found["csv_score_accuracy"] = mean_over_batches(right, score < TIE, batch_size)
-    return found
+    groups = {
+        "validation": validation[present],
+        "train_evaluated": data.train[weights[data.train] > 0],
+        "validation_unseen": validation[only_new & present],
+        "validation_partly_unseen": validation[any_new & present],
+    }
+    metrics: dict[str, Any] = {}
+    for name, pairs in groups.items():
+        losses = cross_entropy(rewards[pairs], data.targets.unsmoothed[pairs])
+        pair_weights = weights[pairs].astype(np.float64)
+        mean_loss = float((losses * pair_weights).sum() / pair_weights.sum()) if pairs.size else float("nan")
+        share, number = accuracy(rewards[pairs], labels[pairs])
+        metrics[f"{name}/loss"] = mean_loss
+        metrics[f"{name}/accuracy"] = share
+        metrics[f"{name}/loss_pairs"] = int(pairs.size)
+        metrics[f"{name}/accuracy_pairs"] = number
+
+    curve = calibration(rewards[groups["validation"]], labels[groups["validation"]])
+    metrics["validation/calibration_error"] = curve["error"]
+    metrics["validation/calibration_error_pairs"] = sum(row["pairs"] for row in curve["bins"])
+    metrics["calibration"] = curve["bins"]
+
+    # Without info/score all pairs are ties, so that the means are of no pairs.
+    score = np.full(len(validation), TIE, np.int8) if data.score is None else data.score[validation]
+    score_accuracy, score_pairs = accuracy(rewards[validation], score)
+    metrics["validation/score_accuracy"] = score_accuracy
+    metrics["validation/score_accuracy_pairs"] = score_pairs
+
+    # The published means, over batches in the order of the split.
+    losses = cross_entropy(rewards[validation], data.targets.unsmoothed[validation])
+    preferred = rewards[validation].argmax(axis=1)
+    counted = (labels[validation] < TIE) & present
+    metrics["csv_validation_loss"] = mean_over_batches(losses, present, batch_size)
+    metrics["csv_validation_accuracy"] = mean_over_batches(
+        preferred == labels[validation], counted, batch_size
+    )
+    metrics["csv_score_accuracy"] = mean_over_batches(preferred == score, score < TIE, batch_size)
+    return metrics

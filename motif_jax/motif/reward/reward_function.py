@@ -141,10 +141,11 @@ def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         if array.dtype.kind in "SUO":  # texts, or objects that may be
             return _of_texts(array.reshape(-1).tolist()), array.shape
         array = _as_bytes(array)
-        lead = array.shape[:-1]
-        return pad_messages(array.reshape(int(np.prod(lead)), array.shape[-1])), lead
+        leading = array.shape[:-1]
+        # The product, not -1, which numpy refuses for an array without entries.
+        return pad_messages(array.reshape(int(np.prod(leading)), array.shape[-1])), leading
     if not isinstance(messages, Sequence):
-        raise UserError(f"{type(messages).__name__} {_shown(messages)}: {_ALLOWED}")
+        raise UserError(f"{type(messages).__name__} {_abridged(messages)}: {_ALLOWED}")
     return _of_texts(messages), (len(messages),)
 
 
@@ -172,12 +173,13 @@ def encode(text: Any) -> bytes:
     elif np.ndim(text) == 1 and hasattr(text, "__array__"):
         raw = _as_bytes(np.asarray(text)).tobytes()
     else:
-        raise UserError(f"{type(text).__name__} {_shown(text)} is not a message: {_ALLOWED}")
+        raise UserError(f"{type(text).__name__} {_abridged(text)} is not a message: {_ALLOWED}")
     if len(raw) > 256:
         raise UserError(f"the message {text!r} has {len(raw)} bytes: at most 256 are read")
     return raw.rstrip(b"\0")
 
 
-def _shown(value: Any) -> str:
+def _abridged(value: Any) -> str:
+    """The repr of a value, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

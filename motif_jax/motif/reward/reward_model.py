@@ -27,30 +27,40 @@ from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 # Number of texts in every call of the network. A program of another size rounds differently: whether a text at a threshold
 # is paid would depend on the texts beside it.
 CHUNK = 32
+# Messages of at most so many bytes run in a program of that width, which is cheaper; most of NetHack's are.
 SHORT_MESSAGE = 96
 PUBLISHED_QUANTILE = 0.5
-# Folders and evaluations whose advised threshold was replaced, so that each is told once in a process.
+# Folders and evaluations whose advised threshold was replaced, so that each is reported once in a process.
 _fallen_back: set[tuple[Path, int]] = set()
 
 
 @dataclasses.dataclass(frozen=True)
 class RewardModel:
-    """One evaluation of a reward run."""
+    """One evaluation of a reward run.
+
+    Attributes:
+      folder: the run folder, or the .safetensors file.
+      step: number of the evaluation: 0 before the first epoch, n after n epochs.
+      params: numpy arrays; those of an ensemble have a leading axis of members.
+      members: size of the ensemble, 1 for a single model.
+      statistics: see `reward_evaluation.reward_statistics`; the quantiles are exact.
+      config: that of the run, as plain data.
+      curve: JSON rows of all evaluations up to this one.
+      learned_online: whether an agent's training learned it, with a threshold of its own that is no quantile.
+    """
 
     folder: Path
-    step: int  # number of the evaluation: 0 before the first epoch, n after n epochs
+    step: int
     network: RewardNetwork
-    params: Any  # numpy arrays; an ensemble's have a leading axis of members
-    members: int  # size of the ensemble, 1 for a single model
-    # Mean, variance, quantile_levels, quantiles (exact), num_distinct, member_mean and member_variance (lists), ...
+    params: Any
+    members: int
     statistics: dict[str, Any]
-    config: dict[str, Any]  # the run's, as plain data
-    curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
-    # Whether an agent's training learned it, with a threshold of its own that is no quantile.
+    config: dict[str, Any]
+    curve: list[dict[str, Any]]
     learned_online: ClassVar[bool] = False
 
     def header(self) -> dict[str, Any] | None:
-        """What its file holds besides parameters and statistics, JSON-able; None for nothing."""
+        """An object for the header of its file, besides parameters and statistics; None for nothing."""
         return None
 
     def normalisation(
@@ -65,8 +75,8 @@ class RewardModel:
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
           quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
-          fallback: the quantile where 'auto' would pay more than half of the steps, which is told once.
           rounded: use the two-decimal number of the published quantile file; None: as the run's own compat switch.
+          fallback: the quantile where 'auto' would pay more than half of the steps, which is reported once.
         """
         if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
             raise UserError(
@@ -78,18 +88,22 @@ class RewardModel:
         if level == AUTO:
             threshold = self._advised_threshold()
         elif level is not None:
-            quantile = level
-            places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
-            if not places.size:
-                if not self.statistics["quantiles"]:
-                    raise UserError(f"{self.folder} has no quantiles: use config.reward.quantile=None")
-                levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
-                raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
-            threshold = self.statistics["quantiles"][places[0]]
+            threshold = self._quantile_threshold(float(level))
             if rounded is None:
                 rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
-            threshold = two_decimals([threshold])[0] if rounded else threshold
+            if rounded:
+                threshold = two_decimals([threshold])[0]
         return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold, normalise)
+
+    def _quantile_threshold(self, quantile: float) -> float:
+        """The normalised reward at one of the quantiles of the table. Raises UserError: the table has no such level."""
+        matches = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
+        if matches.size:
+            return self.statistics["quantiles"][matches[0]]
+        if not self.statistics["quantiles"]:
+            raise UserError(f"{self.folder} has no quantiles: use config.reward.quantile=None")
+        levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
+        raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
 
     def applied_level(
         self, quantile: float | str | None, fallback: float | None = PUBLISHED_QUANTILE
@@ -123,15 +137,19 @@ class RewardModel:
 
     def disagreement(self, members: np.ndarray) -> np.ndarray:
         """Standard deviation float32 [N] of the members' rewards float32 [members, N], each normalised by its own statistics."""
-        moments = zip(self.statistics["member_mean"], self.statistics["member_variance"], strict=True)
-        own = [Normalisation(*m).normalise(values) for m, values in zip(moments, members, strict=True)]
-        return np.std(np.stack(own), axis=0).astype(np.float32)
+        means = self.statistics["member_mean"]
+        variances = self.statistics["member_variance"]
+        normalised = [
+            Normalisation(mean, variance).normalise(rewards)
+            for mean, variance, rewards in zip(means, variances, members, strict=True)
+        ]
+        return np.std(np.stack(normalised), axis=0).astype(np.float32)
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256; see `members_of_messages`."""
-        return self.together(self.members_of_messages(params, messages))
+        return self.combine_members(self.members_of_messages(params, messages))
 
-    def together(self, members: np.ndarray) -> np.ndarray:
+    def combine_members(self, members: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [N] of an ensemble: the mean of float32 [members, N]."""
         return np.asarray(np.mean(members, axis=0, dtype=np.float32))
 
@@ -145,15 +163,17 @@ class RewardModel:
         return messages_in_chunks(self.network.architecture, self.members, params, messages)
 
     def require_message_only(self) -> None:
+        """Raises UserError unless the reward reads the message alone."""
         if not self.network.architecture.message_only:
             needed = ", ".join(self.network.architecture.fields)
             raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
 
     def compile_messages(self, params: Any) -> None:
         """Compiles the programs of `of_messages`, for short and long messages, on the device where `params` lie."""
-        long = np.zeros((2, 256), np.uint8)
-        long[1] = 1
-        self.members_of_messages(params, long)
+        # An empty message, and one of full length.
+        messages = np.zeros((2, 256), np.uint8)
+        messages[1] = 1
+        self.members_of_messages(params, messages)
 
 
 def messages_in_chunks(
@@ -177,27 +197,33 @@ def in_chunks(
       params: the programs run on their device, or else on the CPU.
     """
     messages = pad_messages(messages)
-    long = messages[:, SHORT_MESSAGE:].any(axis=1)
-    running = []
-    for group, length in ((~long, SHORT_MESSAGE), (long, None)):
-        chosen = np.flatnonzero(group)
-        for start in range(0, chosen.size, CHUNK):
-            part = chosen[start : start + CHUNK]
+    is_long = messages[:, SHORT_MESSAGE:].any(axis=1)
+    launched = []
+    for is_in_group, length in ((~is_long, SHORT_MESSAGE), (is_long, None)):
+        indices = np.flatnonzero(is_in_group)
+        for start in range(0, indices.size, CHUNK):
+            chunk = indices[start : start + CHUNK]
             padded = np.zeros((CHUNK, messages.shape[1]), np.uint8)
-            padded[: part.size] = messages[part]
+            padded[: chunk.size] = messages[chunk]
             with jax.default_device(cpu_device()):
-                running.append((part, program_of(length)(params, padded)))
-    # All programs are launched before the first result is read.
+                launched.append((chunk, program_of(length)(params, padded)))
+
+    # All programs are launched before the first result is read: to read one waits for it.
     values = np.empty((members, len(messages)), np.float32)
-    for part, outputs in running:
-        values[:, part] = np.asarray(outputs)[:, : part.size]
+    for chunk, outputs in launched:
+        values[:, chunk] = np.asarray(outputs)[:, : chunk.size]
     return values
 
 
 @functools.lru_cache(maxsize=64)
 def _message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
+    """The program of `in_chunks`; cached, so that all models of one architecture share its compilation."""
     network = RewardNetwork(architecture)
-    return jax.jit(lambda params, m: of_members(network.reward, members, params, {"message": m}, length))
+
+    def program(params: Any, messages: jax.Array) -> jax.Array:
+        return of_members(network.reward, members, params, {"message": messages}, length)
+
+    return jax.jit(program)
 
 
 def of_members(function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any) -> jax.Array:
@@ -249,22 +275,32 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
         return reader.read(folder, step, config)
     network = RewardNetwork(architecture)
     abstract = jax.eval_shape(network.init, jax.random.key(0))
-    if members > 1:  # a leading axis
+    if members > 1:
+        # The parameters of an ensemble have a leading axis.
         abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), abstract)
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        chosen = default_step(checkpoints, config) if step is None else step
-        step = saved_step(checkpoints, folder, chosen, "evaluation")
+        if step is None:
+            step = default_step(checkpoints, config)
+        step = saved_step(checkpoints, folder, step, "evaluation")
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
-    params, statistics, curve = items["params"], items["statistics"], items["curve"]["rows"]
-    return RewardModel(folder, step, network, params, members, statistics, config, curve)
+    return RewardModel(
+        folder=folder,
+        step=step,
+        network=network,
+        params=items["params"],
+        members=members,
+        statistics=items["statistics"],
+        config=config,
+        curve=items["curve"]["rows"],
+    )
 
 
-def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, what: str) -> int:
-    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint."""
+def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, noun: str) -> int:
+    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint; `noun`: evaluation or checkpoint."""
     steps = checkpoints.steps()
     if step is None or step not in steps:
-        have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
-        raise UserError(f"{folder} has no {what} {step}: it has {have}")
+        saved = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
+        raise UserError(f"{folder} has no {noun} {step}: it has {saved}")
     return step
 
 

@@ -17,17 +17,25 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward.reward_function import as_rows
 from motif_jax.motif.reward.reward_model import RewardModel, of_members, read_run, saved_steps
 
+# Steps that one call of a network rates.
 _BLOCK = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class DatasetMessages:
-    """The distinct messages of a dataset, or of a run."""
+    """The distinct messages of a dataset, or of a run.
 
-    dataset: PairsDataset | None  # None for the messages of a run, which only rewards of the message can rate
-    messages: np.ndarray  # uint8 [M, 256]
-    ids: np.ndarray  # int32 [pairs, 2, L]
-    counts: np.ndarray  # int64 [M], occurrences of each
+    Attributes:
+      dataset: None for the messages of a run, which only rewards of the message can rate.
+      messages: uint8 [M, 256].
+      ids: int32 [pairs, 2, L], index of each step's message.
+      counts: int64 [M], occurrences of each.
+    """
+
+    dataset: PairsDataset | None
+    messages: np.ndarray
+    ids: np.ndarray
+    counts: np.ndarray
 
 
 def read_messages(folder: str | Path) -> DatasetMessages:
@@ -46,18 +54,25 @@ def messages_met(met: Mapping[str, int]) -> DatasetMessages:
 
 @dataclasses.dataclass(frozen=True)
 class Rating:
-    """Rewards float32 [N] of messages under one evaluation of a model."""
+    """Rewards float32 [N] of messages under one evaluation of a model.
 
-    raw: np.ndarray  # of the whole ensemble
+    Attributes:
+      raw: of the whole ensemble.
+      normalised: of the whole ensemble.
+      disagreement: standard deviation of the members' normalised rewards; None for a single model.
+    """
+
+    raw: np.ndarray
     normalised: np.ndarray
-    disagreement: np.ndarray | None  # standard deviation of members' normalised rewards; None for one
+    disagreement: np.ndarray | None
 
 
 def rate(reward: RewardModel, members: np.ndarray) -> Rating:
     """Normalises raw rewards float32 [members, N] with the evaluation's own statistics."""
-    raw = reward.together(members)
+    raw = reward.combine_members(members)
     normalised = np.asarray(reward.normalisation().normalise(raw))
-    return Rating(raw, normalised, reward.disagreement(members) if reward.members > 1 else None)
+    disagreement = reward.disagreement(members) if reward.members > 1 else None
+    return Rating(raw, normalised, disagreement)
 
 
 def rate_dataset(reward: RewardModel, data: DatasetMessages, max_steps: int) -> Rating:
@@ -68,22 +83,25 @@ def rate_dataset(reward: RewardModel, data: DatasetMessages, max_steps: int) -> 
 
 
 def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int) -> np.ndarray:
+    """Mean raw rewards float32 [members, M] over steps spread evenly over the dataset; NaN for messages on none of them."""
     dataset = data.dataset
     assert dataset is not None
     ids = data.ids.reshape(-1)
     fields = reward.network.architecture.fields
     flat = {name: dataset.data[name].reshape(ids.size, *dataset.data[name].shape[3:]) for name in fields}
-    chosen = np.unique(np.linspace(0, ids.size - 1, min(ids.size, max_steps)).astype(int))
+    steps = np.unique(np.linspace(0, ids.size - 1, min(ids.size, max_steps)).astype(int))
     program = jax.jit(functools.partial(of_members, reward.network.reward, reward.members))
-    sums, counts = np.zeros((reward.members, len(data.messages))), np.zeros(len(data.messages))
-    for start in range(0, chosen.size, _BLOCK):
-        part = chosen[start : start + _BLOCK]
-        padded = np.resize(part, _BLOCK)
+    sums = np.zeros((reward.members, len(data.messages)))
+    counts = np.zeros(len(data.messages))
+    for start in range(0, steps.size, _BLOCK):
+        block = steps[start : start + _BLOCK]
+        # Padded to one size, so that the program is compiled once.
+        padded = np.resize(block, _BLOCK)
         rows = {name: np.asarray(array[padded]) for name, array in flat.items()}
-        values = np.asarray(program(reward.params, rows))[:, : part.size]
+        values = np.asarray(program(reward.params, rows))[:, : block.size]
         for member in range(reward.members):
-            np.add.at(sums[member], ids[part], values[member])
-        np.add.at(counts, ids[part], 1)
+            np.add.at(sums[member], ids[block], values[member])
+        np.add.at(counts, ids[block], 1)
     with np.errstate(invalid="ignore"):
         return (sums / counts).astype(np.float32)
 
@@ -95,18 +113,22 @@ def history(
     if reward.folder.suffix == ".safetensors":
         return rate_dataset(reward, data, max_steps).normalised[None], [reward.step]
     steps = [step for step in saved_steps(reward.folder) if step <= reward.step]
-    places = np.linspace(0, len(steps) - 1, min(len(steps), max(1, max_evaluations))).round().astype(int)
-    chosen = [steps[place] for place in np.unique(places)]
-    rated = [rate_dataset(read_run(reward.folder, step), data, max_steps).normalised for step in chosen]
-    return np.stack(rated), chosen
+    number = min(len(steps), max(1, max_evaluations))
+    indices = np.linspace(0, len(steps) - 1, number).round().astype(int)
+    evaluations = [steps[index] for index in np.unique(indices)]
+    rewards = [
+        rate_dataset(read_run(reward.folder, step), data, max_steps).normalised for step in evaluations
+    ]
+    return np.stack(rewards), evaluations
 
 
 def facts(reward: RewardModel) -> Sequence[tuple[str, str, str]]:
     """Rows (label, value, note) about a model, for reports."""
     last: dict[str, Any] = reward.curve[-1] if reward.curve else {}
-    found = [("evaluation", str(reward.step), f"{reward.members} network(s)")]
-    kinds = {"accuracy without ties": "validation", "with new messages only": "validation_unseen"}
-    for label, key in kinds.items():
-        if pairs := last.get(f"{key}/accuracy_pairs"):
-            found.append((label, f"{100 * last[f'{key}/accuracy']:.1f} %", f"{pairs:,} validation pairs"))
-    return [*found, *threshold.facts(reward.statistics)]
+    rows = [("evaluation", str(reward.step), f"{reward.members} network(s)")]
+    groups = {"accuracy without ties": "validation", "with new messages only": "validation_unseen"}
+    for label, group in groups.items():
+        pairs = last.get(f"{group}/accuracy_pairs")
+        if pairs:
+            rows.append((label, f"{100 * last[f'{group}/accuracy']:.1f} %", f"{pairs:,} validation pairs"))
+    return [*rows, *threshold.facts(reward.statistics)]

@@ -31,23 +31,33 @@ from motif_jax.motif.reward.reward_data import BatchPlan, RewardData
 from motif_jax.motif.reward.reward_model import architecture_of, of_members
 from motif_jax.nets.reward import RewardNetwork
 
-TRAIN_CSV, VALIDATION_CSV = "train_metrics.csv", "val_metrics.csv"
+# Files in the published format, in the work folder.
+TRAIN_CSV = "train_metrics.csv"
+VALIDATION_CSV = "val_metrics.csv"
 QUANTILES_CSV = "reward_metrics/train_norm_quantiles.csv"
+# Messages that a device rates in one call.
 _MESSAGE_BLOCK = 512
 
 
 class RewardTask(Task):
     """A reward training. Batches hold indices of messages; every device holds the distinct messages."""
 
-    title, unit, criterion = "train reward", "pairs", "validation/loss"
+    title = "train reward"
+    unit = "pairs"
+    criterion = "validation/loss"
 
     def __init__(self, config: RewardConfig, data: RewardData, parallel: DataParallel) -> None:
-        self.config, self.data, self.parallel = config, data, parallel
+        self.config = config
+        self.data = data
+        self.parallel = parallel
         self.network = RewardNetwork(architecture_of(config))
         self.members = config.ensemble.members
+
         self.plan = BatchPlan(data, config, parallel.device_count)
-        self.chunk_steps, self.steps_per_epoch = self.plan.chunk_steps, self.plan.steps_per_epoch
+        self.chunk_steps = self.plan.chunk_steps
+        self.steps_per_epoch = self.plan.steps_per_epoch
         self.steps = self.steps_per_epoch * config.epochs
+        # A run without epochs writes the evaluation of its fresh network; it has no steps to warm up in.
         if config.epochs:
             schedules.check_warmup(config.optimizer, self.steps)
         self.optimizer = schedules.make_optimizer(config.optimizer, max(1, self.steps))
@@ -57,20 +67,25 @@ class RewardTask(Task):
         )
         self.rewards_of_messages = parallel.wrap(self._messages_core)
         self.rewards_of_steps = parallel.wrap(self._steps_core)
-        self.digests, self.source = data.digests, f"{config.dataset_dir} ({config.annotator})"
+        self.digests = data.digests
+        self.source = f"{config.dataset_dir} ({config.annotator})"
         self.remedy = smaller_steps(config.optimizer)
 
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
-        given = (self.members, params, {"message": messages}, self.data.max_length)
-        return jax.lax.all_gather(of_members(self.network.reward, *given), AXIS, axis=1, tiled=True)
+        """Rewards float32 [members, devices * N] of every device's messages uint8 [N, 256]."""
+        inputs = {"message": messages}
+        rewards = of_members(self.network.reward, self.members, params, inputs, self.data.max_length)
+        return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def _steps_core(self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch) -> jax.Array:
+        """Rewards float32 [members, B, 2, L] of the steps of every device's part of a batch."""
         params, messages = state
         if self.members == 1:
             params = jax.tree.map(lambda leaf: leaf[None], params)
-        one = jax.vmap(preference.step_rewards, in_axes=(None, 0, None, None, None))
-        first = jax.tree.map(lambda leaf: leaf[0], batch)
-        rewards = one(self.network, params, messages, first, self.data.max_length)
+        member_rewards = jax.vmap(preference.step_rewards, in_axes=(None, 0, None, None, None))
+        # The batch has a leading axis of one step.
+        batch = jax.tree.map(lambda leaf: leaf[0], batch)
+        rewards = member_rewards(self.network, params, messages, batch, self.data.max_length)
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def init_state(self) -> EnsembleState:
@@ -95,11 +110,13 @@ class RewardTask(Task):
         return {**super().inspected(batch), "messages": self.data.messages[batch.unique]}
 
     def units(self, step: int) -> int:
-        number, inside = divmod(step, self.plan.steps_per_pass)
-        train = self.data.train.size
-        return number * train + min(inside * self.plan.batch_size, train)
+        passes, steps_of_pass = divmod(step, self.plan.steps_per_pass)
+        num_pairs = self.data.train.size
+        # The last batch of a pass may not be full.
+        return passes * num_pairs + min(steps_of_pass * self.plan.batch_size, num_pairs)
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        # A batch of ties has no accuracy.
         counted = metrics["counted"] > 0
         return {
             "batches": counted.size,
@@ -121,29 +138,37 @@ class RewardTask(Task):
         Else [members, pairs, 2, L] of every step, NaN for pairs without a known label.
         """
         if self.network.architecture.message_only:
-            block, table = _MESSAGE_BLOCK * self.parallel.device_count, self.data.messages
-            blocks = []
-            for start in range(0, len(table), block):
-                part = np.zeros((block, table.shape[1]), np.uint8)
-                part[: len(table) - start] = table[start : start + block]
-                blocks.append(self.rewards_of_messages(state.params, self.parallel.put_batch(part, 0)))
-            return np.concatenate([np.asarray(part) for part in blocks], axis=1)[:, : len(table)]
+            return self._member_rewards_of_messages(state)
         return self._member_rewards_of_steps(state, messages)
 
+    def _member_rewards_of_messages(self, state: EnsembleState) -> np.ndarray:
+        table = self.data.messages
+        size = _MESSAGE_BLOCK * self.parallel.device_count
+        rewards = []
+        for start in range(0, len(table), size):
+            # Padded to one size, so that the program is compiled once.
+            block = np.zeros((size, table.shape[1]), np.uint8)
+            block[: len(table) - start] = table[start : start + size]
+            rewards.append(self.rewards_of_messages(state.params, self.parallel.put_batch(block, 0)))
+        # All blocks are launched before the first result is read.
+        return np.concatenate([np.asarray(values) for values in rewards], axis=1)[:, : len(table)]
+
     def _member_rewards_of_steps(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
-        data, size = self.data, self.plan.batch_size
-        known = np.concatenate([data.train, data.validation])
+        data = self.data
+        size = self.plan.batch_size
+        labelled = np.concatenate([data.train, data.validation])
         shape = (self.members, data.dataset.num_pairs, 2, data.dataset.length)
         rewards = np.full(shape, np.nan, np.float32)
         weights = np.ones((1, self.members, size), np.float32)
+        # Validation pairs may have more distinct messages in a batch than training pairs: the most that are possible.
         bucket = min(2 * data.dataset.length * size // self.parallel.device_count, len(data.messages))
-        for start in range(0, known.size, size):
-            chosen = known[start : start + size]
-            pairs = np.pad(chosen, (0, size - chosen.size), constant_values=-1)
-            batch = self.plan.make(pairs[None], weights, bucket)
-            placed = self.parallel.put_batch(batch, reward_data.axes(batch))
-            values = self.rewards_of_steps((state.params, messages), placed)
-            rewards[:, chosen] = np.asarray(values)[:, : chosen.size]
+        for start in range(0, labelled.size, size):
+            pairs = labelled[start : start + size]
+            padded = np.pad(pairs, (0, size - pairs.size), constant_values=-1)
+            batch = self.plan.make(padded[None], weights, bucket)
+            device_batch = self.parallel.put_batch(batch, reward_data.axes(batch))
+            values = self.rewards_of_steps((state.params, messages), device_batch)
+            rewards[:, pairs] = np.asarray(values)[:, : pairs.size]
         return rewards
 
     def evaluate(self, state: EnsembleState, shared: jax.Array, position: TrainingPosition) -> Evaluation:
@@ -164,45 +189,60 @@ class RewardTask(Task):
             f"epoch {len(position.rows)}: validation loss {row['validation/loss']:.4f}, accuracy without ties "
             f"{100 * row['validation/accuracy']:.1f} % of {row['validation/accuracy_pairs']:,} pairs"
         )
-        if unseen := row["validation_unseen/accuracy_pairs"]:
-            text += f" ({100 * row['validation_unseen/accuracy']:.1f} % of {unseen:,} with new messages)"
+        num_unseen = row["validation_unseen/accuracy_pairs"]
+        if num_unseen:
+            text += f" ({100 * row['validation_unseen/accuracy']:.1f} % of {num_unseen:,} with new messages)"
         return Evaluation(row, {"statistics": statistics}, text)
 
     def measure(
         self, state: EnsembleState, messages: jax.Array, step: int = 0
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Statistics of the rewards, and losses and accuracies of the pairs. UserError: a reward is not finite."""
-        config, data = self.config, self.data
+        config = self.config
+        data = self.data
         rewards = self.member_rewards(state, messages)
         message_only = self.network.architecture.message_only
-        known = rewards if message_only else rewards[:, np.concatenate([data.train, data.validation])]
-        if not np.isfinite(known).all():
+        # Pairs without a label are NaN in a model that reads more.
+        computed = rewards if message_only else rewards[:, np.concatenate([data.train, data.validation])]
+        if not np.isfinite(computed).all():
             raise diverged(f"a reward after step {step:,} not finite", self.remedy)
+
         statistics = reward_evaluation.reward_statistics(
             rewards, data, message_only, config.compat.running_statistics, config.batch_size
         )
-        together = rewards.mean(axis=0)
-        steps = together[data.ids] if message_only else together
-        return statistics, reward_evaluation.evaluate_pairs(steps.mean(axis=-1), data, config.batch_size)
+        ensemble_rewards = rewards.mean(axis=0)
+        step_rewards = ensemble_rewards[data.ids] if message_only else ensemble_rewards
+        pair_rewards = step_rewards.mean(axis=-1)
+        return statistics, reward_evaluation.evaluate_pairs(pair_rewards, data, config.batch_size)
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        def lines(*names: str) -> list[str]:
-            cells = [
-                ["" if math.isnan(row[name]) else repr(float(row[name])) for name in names] for row in rows
-            ]
-            return [",".join([str(row["epoch"]), *of]) for row, of in zip(rows, cells, strict=True)]
-
-        train = ["epoch,total_train_loss,total_train_acc", *lines("train/loss", "train/accuracy")[1:]]
+        # The first row is that of the fresh network, which has no training loss.
+        train = ["epoch,total_train_loss,total_train_acc"]
+        train += _csv_lines(rows[1:], "train/loss", "train/accuracy")
         validation = ["iter,total_val_loss,score_validation_accs,validation_accs"]
-        validation += lines("csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")
+        validation += _csv_lines(rows, "csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")
+
         quantiles = [",".join(f"{level:.2f}" for level in QUANTILE_LEVELS)]
         rounded = self.config.compat.quantile_two_decimals
         for row in rows:
             values = [row[_quantile(level)] for level in QUANTILE_LEVELS]
-            quantiles.append(",".join(f"{v:.2f}" if rounded else repr(v) for v in values))
+            quantiles.append(",".join(f"{value:.2f}" if rounded else repr(value) for value in values))
+
         for name, table in ((TRAIN_CSV, train), (VALIDATION_CSV, validation), (QUANTILES_CSV, quantiles)):
             atomic_write_text(workdir / name, "\n".join(table) + "\n")
 
 
+def _csv_lines(rows: Sequence[Mapping[str, Any]], *names: str) -> list[str]:
+    """A line for each row: its epoch, and the values of `names`, empty for NaN."""
+    lines = []
+    for row in rows:
+        cells = [str(row["epoch"])]
+        for name in names:
+            cells.append("" if math.isnan(row[name]) else repr(float(row[name])))
+        lines.append(",".join(cells))
+    return lines
+
+
 def _quantile(level: float) -> str:
+    """The metric of a quantile: reward/quantile_05, ..."""
     return f"reward/quantile_{round(100 * level):02d}"

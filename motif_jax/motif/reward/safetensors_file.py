@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,12 +38,7 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     no tensors); and `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite, as after
     a training that diverged.
     """
-    tensors = {}
-    for member in range(reward.members):
-        params = reward.params if reward.members == 1 else jax.tree.map(lambda x: x[member], reward.params)  # noqa: B023
-        prefix = "" if reward.members == 1 else f"member{member}/"
-        for name, array in layout.to_torch(params).items():
-            tensors[prefix + name] = np.ascontiguousarray(array)
+    tensors = _named_tensors(reward)
     tensors |= training_texts.tensors_of(Path(reward.folder))
     header = {
         "format": FORMAT,
@@ -64,6 +60,21 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
             f"{reward.folder}: statistics of the reward must be finite numbers, as they are not after a training that diverged"
         ) from None
     atomic_write_bytes(path, digests.safetensors_of("reward", text, tensors))
+
+
+def _named_tensors(reward: RewardModel) -> dict[str, np.ndarray]:
+    """The parameters by their names in the file."""
+    members = {"": reward.params}
+    if reward.members > 1:
+        members = {
+            f"member{index}/": jax.tree.map(operator.itemgetter(index), reward.params)
+            for index in range(reward.members)
+        }
+    tensors = {}
+    for prefix, params in members.items():
+        for name, array in layout.to_torch(params).items():
+            tensors[prefix + name] = np.ascontiguousarray(array)
+    return tensors
 
 
 def read_safetensors(path: str | Path) -> RewardModel:
@@ -94,8 +105,11 @@ def read_safetensors(path: str | Path) -> RewardModel:
 
 
 def _of_header(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], path: Path) -> RewardModel:
-    network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
+    """The model of a file; a reward that was learned online has a kind of model of its own."""
+    network = RewardNetwork(RewardArchitecture(**header["architecture"]))
+    members = header["members"]
     reader = learned_runs.reader() if "learned" in header else None
+    # Of a table of labels there is no network whose parameters could be read.
     trained: Any = network if reader is None else reader.network(header["config"], network)
     params = {} if trained is None else _params(tensors, trained, members)
     curve = [_with_nan(row) for row in header["curve"]]
@@ -113,13 +127,17 @@ def _with_nan(value: Any) -> Any:
 
 
 def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int) -> Any:
+    """The parameters of named tensors, those of an ensemble with a leading axis of members."""
     if members == 1:
         return reward_layout.from_named(tensors, network)
-    each = []
-    for i in range(members):
-        own = {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}
-        each.append(reward_layout.from_named(own, network))
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    member_params = []
+    for index in range(members):
+        prefix = f"member{index}/"
+        named = {
+            name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)
+        }
+        member_params.append(reward_layout.from_named(named, network))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *member_params)
 
 
 def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:

@@ -12,12 +12,14 @@ from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 
 def weighted_moments(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     """Mean and population variance of numbers [M] that occur `counts` times [M], of which one is above 0; exact to float64."""
-    values, counts = np.asarray(values, np.float64), np.asarray(counts, np.float64)
+    values = np.asarray(values, np.float64)
+    counts = np.asarray(counts, np.float64)
     chex.assert_equal_shape([values, counts])
     total = counts.sum()
     mean = float((values * counts).sum() / total)
     # A second pass, since one pass loses the small variances of fresh networks to cancellation.
-    return mean, float((np.square(values - mean) * counts).sum() / total)
+    variance = float((np.square(values - mean) * counts).sum() / total)
+    return mean, variance
 
 
 @dataclasses.dataclass
@@ -38,9 +40,12 @@ class RunningMoments:
         batch = np.asarray(batch, np.float64).reshape(-1)
         size = batch.size
         batch_variance = batch.var(ddof=1) if size > 1 else 0.0
-        delta, total = batch.mean() - self.mean, self.count + size
+        delta = batch.mean() - self.mean
+        total = self.count + size
         squares = self.variance * self.count + batch_variance * size + delta**2 * self.count * size / total
-        self.mean, self.variance, self.count = self.mean + delta * size / total, squares / total, total
+        self.mean = self.mean + delta * size / total
+        self.variance = squares / total
+        self.count = total
 
 
 def quantiles(values: np.ndarray, levels: tuple[float, ...] = QUANTILE_LEVELS) -> np.ndarray:

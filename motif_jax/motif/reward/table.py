@@ -35,8 +35,8 @@ class TableReward(FrozenTextReward):
 
     @classmethod
     def files(cls, config: AgentReward) -> tuple[Path, ...]:
-        place = Path(config.table or "")
-        return (place / learned_runs.LABELS if place.is_dir() else place,)
+        path = Path(config.table or "")
+        return (path / learned_runs.LABELS if path.is_dir() else path,)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self:
@@ -61,10 +61,11 @@ def read_table(path: str | None) -> dict[bytes, float]:
 
 
 def _of_run(key: str, folder: Path) -> dict[bytes, float]:
+    """Text -> 1 for yes, 0 for no, of the labels of an online run."""
     labels = learned_runs.reader().labels(folder / learned_runs.LABELS)
     if any(len(label.items) != 1 for label in labels):
         raise UserError(f"{key}: its labels compare pairs of texts, and a table needs a label of each text")
-    return {_text(key, label.items[0]): float(label.label == YES) for label in labels}
+    return {_text(key, label.items[0]): 1.0 if label.label == YES else 0.0 for label in labels}
 
 
 def _text(key: str, text: str) -> bytes:

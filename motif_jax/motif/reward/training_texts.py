@@ -23,8 +23,10 @@ def is_known(hashes: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """Which of the texts uint8 [N, 256] are among those of `hashes` uint64 [M], ascending: bool [N]."""
     if not hashes.size:
         return np.zeros(len(texts), bool)
-    wanted = hash_rows(texts)
-    return hashes[np.minimum(np.searchsorted(hashes, wanted), hashes.size - 1)] == wanted
+    text_hashes = hash_rows(texts)
+    # Where a hash is greater than all, the position is behind the end.
+    positions = np.minimum(np.searchsorted(hashes, text_hashes), hashes.size - 1)
+    return hashes[positions] == text_hashes
 
 
 def write_training_texts(folder: Path, texts: np.ndarray) -> None:
@@ -48,16 +50,17 @@ def copy_training_texts(source: Path, folder: Path) -> None:
 
 def read_training_texts(source: Path) -> np.ndarray:
     """Hashes uint64 [M], ascending, of the texts that a reward (run folder or file) was trained on; UserError without any."""
-    found = tensors_of(source)
-    if not found:
+    tensors = tensors_of(source)
+    if not tensors:
         raise UserError(
             f"{source} does not say what its reward was trained on: only runs of train_reward and files exported from them do; "
             f"if {FILE} is lost, the run's command writes it again"
         )
-    return found[TENSOR]
+    return tensors[TENSOR]
 
 
 def _read(path: Path) -> np.ndarray:
+    """The hashes of a file. Raises UserError: it is damaged."""
     try:
         hashes = load_array(path)
         if hashes.dtype == np.uint64 and hashes.ndim == 1 and bool((hashes[1:] > hashes[:-1]).all()):

@@ -1,6 +1,6 @@
 """An actor process, which plays the environments of one group.
 
-For each command, read from a pipe until that ends, it writes a row and sends back a record of it.
+It reads commands from a pipe until the pipe ends. For each command it writes a row of a slot and sends back a record of it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ from motif_jax.rl.actors.group import SlotGroup, start_delay
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig
 from motif_jax.rl.actors.slots import SlotLayout, Slots
 
-# Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
+# Of fixed size, so that readers need no framing: a pipe never splits writes of less than 4,096 bytes.
 COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
 RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
-UP, EPISODE, ERROR, REFUSAL, FULL_DISK = "up", "episode", "error", "refusal", "full disk"  # kinds of reports
-_TRACEBACK_LIMIT = 3000
+# Kinds of reports.
+UP = "up"
+EPISODE = "episode"
+ERROR = "error"
+REFUSAL = "refusal"
+FULL_DISK = "full disk"
+_MAX_TRACEBACK_CHARACTERS = 3000
 
 
 class Descriptor:
@@ -45,8 +50,8 @@ class Descriptor:
         return _received, (reduction.DupFd(self.number),)
 
 
-def _received(passed: Any) -> Descriptor:
-    return Descriptor(passed.detach())
+def _received(duplicate: Any) -> Descriptor:
+    return Descriptor(duplicate.detach())
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,14 @@ class ActorOrders:
 
     Attributes:
       generation: how many processes have played the group before.
-      resumes: remembered episodes continue.
-      forget: remembered episodes do not continue: rebuilt, they have killed another process.
-      variables: the environment variables; those of a forkserver are of the time at which it started.
-      memory: of the slots.
-      commands, records: the process's pipe, and the one that all processes share.
-      reports: takes (kind, content).
+      resumes: whether remembered episodes continue.
+      forget: whether remembered episodes are dropped, since rebuilding them has killed another process.
+      variables: environment variables. A forkserver would pass on those of the time at which it started.
+      temporary: folder of temporary files.
+      memory: the block of the slots.
+      commands: the process's pipe of commands.
+      records: the pipe of records, which all processes share.
+      reports: takes (kind, content) for everything else.
     """
 
     config: ActorsConfig
@@ -82,8 +89,10 @@ def serve(orders: ActorOrders) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)
-    gc.freeze()  # keeps the collector from writing to the imported objects' memory, which forked processes share
-    os.dup2(2, 1)  # engines' prints go to the log: standard output belongs to the pool
+    # Keeps the collector from writing to the imported objects' memory, which forked processes share.
+    gc.freeze()
+    # Engines' prints go to the log: standard output belongs to the pool.
+    os.dup2(2, 1)
     os.environ.update(orders.variables)
     tempfile.tempdir = orders.temporary
     try:
@@ -96,42 +105,56 @@ def serve(orders: ActorOrders) -> None:
     except BrokenPipeError:  # the pool's process is gone
         return
     except Exception as error:
-        report: tuple[str, Any] = ERROR, "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
-        if isinstance(error, UserError):
-            report = REFUSAL, str(error)
-        elif (full := full_disk(error)) is not None:
-            report = FULL_DISK, (full.errno, str(full.filename or orders.temporary))
         with contextlib.suppress(BrokenPipeError):
-            orders.reports.send(report)
+            orders.reports.send(_report_of(error, orders))
         sys.exit(1)
     finally:
         if parent_is_gone(parent.sentinel):  # a killed pool left its own folder
             tempdirs.remove_abandoned()
 
 
+def _report_of(error: Exception, orders: ActorOrders) -> tuple[str, Any]:
+    if isinstance(error, UserError):
+        return REFUSAL, str(error)
+    disk_error = full_disk(error)
+    if disk_error is not None:
+        return FULL_DISK, (disk_error.errno, str(disk_error.filename or orders.temporary))
+    trace = "".join(traceback.format_exception(error))
+    return ERROR, trace[-_MAX_TRACEBACK_CHARACTERS:]
+
+
 def _play(orders: ActorOrders, lifeline: int) -> None:
-    config, group, generation = orders.config, orders.group, orders.generation
+    """Plays until the pipe of commands ends; `lifeline` is readable once the pool's process is gone."""
+    config = orders.config
+    group = orders.group
+    generation = orders.generation
     worker = group // config.groups_per_worker
     with contextlib.suppress(OSError):  # the worker's groups need not preempt each other
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     if config.cores:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {config.cores[worker]})
+
     slots = Slots(orders.layout, orders.memory.number)
     games = SlotGroup(config, slots, group, lambda record: orders.reports.send((EPISODE, record)))
     games.abandoned = functools.partial(parent_is_gone, lifeline)
     if orders.forget:
         games.forget()
-    delay = start_delay(config.seed, worker, config.warmup_seconds) if generation == 0 else 0.0
+
+    # A replacement neither waits nor plays random steps: the other groups are out of step with it already.
+    is_first = generation == 0
+    delay = start_delay(config.seed, worker, config.warmup_seconds) if is_first else 0.0
+    warmup_steps = config.warmup_steps if is_first else 0
     if wait([lifeline], delay):
         raise BrokenPipeError
     orders.reports.send((UP, None))
-    resumes = bool(config.remembered) and (generation > 0 or orders.resumes)
-    warmup_steps = config.warmup_steps if generation == 0 else 0
-    commands, records = orders.commands.number, orders.records.number
+
+    resumes = bool(config.remembered) and (orders.resumes or not is_first)
+    commands = orders.commands.number
+    records = orders.records.number
     while len(command := os.read(commands, COMMAND.size)) == COMMAND.size:
-        sender, slot, row = COMMAND.unpack(command)
-        if sender < generation:
+        addressee, slot, row = COMMAND.unpack(command)
+        if addressee < generation:
             continue  # meant for an earlier process
         if row != RESET_ROW:
             games.step(slot, row)

@@ -9,7 +9,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -20,10 +20,11 @@ from motif_jax.core.interruption import deaf_processes
 from motif_jax.rl.actors.actor import ActorOrders, Descriptor, serve
 
 METHODS = ("auto", "fork", "exec")
-_STARTS, _PAUSE_SECONDS = 5, 0.2
+_START_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.2  # between two attempts
 _SERVER_LOST = 255  # the exit code that multiprocessing reports for a process whose server died
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_SETTING = threading.Lock()
+_ENVIRONMENT_LOCK = threading.Lock()
 
 
 class ActorProcess:
@@ -34,19 +35,24 @@ class ActorProcess:
     Attributes:
       writes_to: takes the commands, the same for all processes of the group.
       is_up: whether it has reported that its environments are made.
-      started_at: by the pool's clock.
+      is_killed: whether `kill` was called for the current process.
+      started_at: seconds by the pool's clock.
       failures: deaths since the group finished a slot.
       error: the process's last report of an error, or why it was killed.
     """
 
     def __init__(self, method: str, modules: Iterable[str]) -> None:
-        self._method, self._forked = method, method != "exec"
+        self._method = method
+        self._is_forked = method != "exec"
         self._modules = [serve.__module__, *modules]
         self.reads_from, self.writes_to = os.pipe()
         self.process: BaseProcess | None = None
         self.reports: Connection | None = None
-        self.is_up = self.is_killed = False
-        self.started_at, self.failures, self.error = 0.0, 0, ""
+        self.is_up = False
+        self.is_killed = False
+        self.started_at = 0.0
+        self.failures = 0
+        self.error = ""
 
     @property
     def sentinel(self) -> int:
@@ -60,45 +66,62 @@ class ActorProcess:
         return self.process.pid
 
     def start(self, clock: float, **orders: Any) -> None:
-        """Starts a process with `orders` of `ActorOrders`, besides its pipes. Raises UserError: none could be started."""
+        """Starts a process.
+
+        Args:
+          clock: seconds by the pool's clock.
+          orders: the fields of `ActorOrders` that the pool knows.
+
+        Raises:
+          UserError: no process could be started.
+        """
         self._close_reports()
-        self.started_at, self.is_up, self.is_killed, self.error = clock, False, False, ""
+        self.started_at = clock
+        self.is_up = False
+        self.is_killed = False
+        self.error = ""
         with deaf_processes(signal.SIGUSR1):
             resource_tracker.ensure_running()  # its start unblocks SIGINT and SIGTERM
-        for left in reversed(range(_STARTS)):
-            context: Any = multiprocessing.get_context("forkserver" if self._forked else "spawn")
-            if self._forked:
-                context.set_forkserver_preload(self._modules)  # of a server that starts from now on
-            self.reports, theirs = context.Pipe(duplex=False)
+        for attempts_left in reversed(range(_START_ATTEMPTS)):
             try:
-                with theirs, _server_settings() as variables:
-                    given = ActorOrders(
-                        **orders,
-                        variables=variables,
-                        temporary=tempfile.gettempdir(),
-                        commands=Descriptor(self.reads_from),
-                        reports=theirs,
-                    )
-                    process = context.Process(target=serve, args=(given,))
-                    process.start()
-                self.process = process
+                self._start_once(orders)
                 return
             except (OSError, EOFError) as error:
                 self._close_reports()
-                if not left:
+                if attempts_left == 0:
                     raise UserError(
                         f"no actor process can be started: {error!r}: where this user may start no more (ulimit -u), lower "
                         "config.actors.workers"
                     ) from error
-                if self._forked and not isinstance(error, EOFError | ConnectionError):
-                    if self._method == "fork":
-                        raise UserError(
-                            f"config.actors.start_method=fork: no server of processes can be started: {error!r}: choose "
-                            "auto, or a shorter TMPDIR"
-                        ) from error
-                    self._forked = False  # no server can be started: the path of its socket may be too long
-                else:  # the server died, and the next attempt starts another
+                server_died = isinstance(error, EOFError | ConnectionError)
+                if not self._is_forked or server_died:
+                    # The next attempt starts another server.
                     time.sleep(_PAUSE_SECONDS)
+                elif self._method == "fork":
+                    raise UserError(
+                        f"config.actors.start_method=fork: no server of processes can be started: {error!r}: choose "
+                        "auto, or a shorter TMPDIR"
+                    ) from error
+                else:
+                    # No server can be started: the path of its socket may be too long.
+                    self._is_forked = False
+
+    def _start_once(self, orders: Mapping[str, Any]) -> None:
+        context: Any = multiprocessing.get_context("forkserver" if self._is_forked else "spawn")
+        if self._is_forked:
+            context.set_forkserver_preload(self._modules)  # of a server that starts from now on
+        self.reports, their_reports = context.Pipe(duplex=False)
+        with their_reports, _server_settings() as variables:
+            all_orders = ActorOrders(
+                **orders,
+                variables=variables,
+                temporary=tempfile.gettempdir(),
+                commands=Descriptor(self.reads_from),
+                reports=their_reports,
+            )
+            process = context.Process(target=serve, args=(all_orders,))
+            process.start()
+        self.process = process
 
     def take_reports(self) -> Iterator[tuple[str, Any]]:
         """Yields (kind, content) of the reports that have not been read yet."""
@@ -108,7 +131,8 @@ class ActorProcess:
                 yield self.reports.recv()
 
     def kill(self, reason: str) -> None:
-        self.error, self.is_killed = reason, True
+        self.error = reason
+        self.is_killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -120,12 +144,14 @@ class ActorProcess:
             with contextlib.suppress(ProcessLookupError):  # it still runs, unwatched
                 os.kill(self.pid, signal.SIGKILL)
             reason = "the process that it was forked from died"
+        elif code is not None and code < 0:
+            reason = f"signal {-code}"
         else:
-            reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+            reason = f"exit code {code}"
         return f"{reason}\n{self.error}" if self.error else reason
 
     def dismiss(self) -> None:
-        """Closes the pipe of commands, on which the process ends."""
+        """Closes the pipe of commands; the process ends when it notices."""
         os.close(self.writes_to)
         os.close(self.reads_from)
 
@@ -150,9 +176,10 @@ class ActorProcess:
 def _server_settings() -> Iterator[dict[str, str]]:
     """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
 
-    Yields the environment without these settings. One thread at a time: each device's pool replaces its own processes.
+    Yields the environment variables without these settings. A lock keeps the pools of several devices, which replace their
+    processes in threads, from changing the environment at once.
     """
-    with _SETTING:
+    with _ENVIRONMENT_LOCK:
         variables = dict(os.environ)
         os.environ.update(_ONE_THREAD)
         try:

@@ -11,17 +11,20 @@ import os
 import socket
 from collections.abc import Collection
 
-_FEWEST = 2  # cores for inference, batcher, learner and XLA's threads
+_MIN_OTHER_CORES = 2  # for inference, batcher, learner and XLA's threads
 
 
 class Cores:
-    """Claims cores, one for each worker, until `close`; `numbers` is empty if too few are unclaimed."""
+    """Claims `count` cores, one for each worker, until `close`; `numbers` is empty if too few are unclaimed."""
 
     def __init__(self, count: int) -> None:
         self._claims: dict[int, socket.socket] = {}
-        allowed = sorted(os.sched_getaffinity(0), reverse=True) if hasattr(os, "sched_getaffinity") else []
-        for core in allowed[:-1]:  # leaves one for everything else
-            if len(self._claims) < count and (claim := _claim(core)) is not None:
+        usable = sorted(_usable_cores(), reverse=True)
+        for core in usable[:-1]:  # leaves one for everything else
+            if len(self._claims) == count:
+                break
+            claim = _claim(core)
+            if claim is not None:
                 self._claims[core] = claim
         if len(self._claims) < count:
             self.close()
@@ -34,19 +37,19 @@ class Cores:
 
 
 class OwnCores:
-    """Keeps this process's threads off cores that actors use, until `close`; `numbers` are those that are left to them.
+    """Keeps this process's threads off the cores that actors use, until `close`; `numbers` are the cores left to the threads.
 
     A thread that shares a core with a game waits for whole steps of it: on a GPU machine a call of inference took a third longer.
-    Nothing is done where fewer than `_FEWEST` are left; `numbers` is empty then.
+    Where fewer than `_MIN_OTHER_CORES` would be left, nothing is done and `numbers` is empty.
     """
 
-    def __init__(self, of_actors: Collection[int]) -> None:
-        self._before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-        left = self._before - set(of_actors)
-        enough = bool(of_actors) and len(left) >= _FEWEST
-        self.numbers: tuple[int, ...] = tuple(sorted(left)) if enough else ()
-        if self.numbers:
-            _move_threads(left)
+    def __init__(self, actor_cores: Collection[int]) -> None:
+        self._before = _usable_cores()
+        others = self._before - set(actor_cores)
+        self.numbers: tuple[int, ...] = ()
+        if actor_cores and len(others) >= _MIN_OTHER_CORES:
+            self.numbers = tuple(sorted(others))
+            _move_threads(others)
 
     def close(self) -> None:
         if self.numbers:
@@ -54,11 +57,16 @@ class OwnCores:
         self.numbers = ()
 
 
-def _move_threads(numbers: Collection[int]) -> None:
-    """Moves all threads of this process to cores; later threads inherit theirs."""
+def _usable_cores() -> set[int]:
+    """The cores that this process may use; none where the system does not tell."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
+def _move_threads(cores: Collection[int]) -> None:
+    """Moves all threads of this process to `cores`; threads that start later inherit them."""
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.sched_setaffinity(int(thread), numbers)
+            os.sched_setaffinity(int(thread), cores)
 
 
 def _claim(core: int) -> socket.socket | None:

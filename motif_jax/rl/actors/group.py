@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,9 @@ from motif_jax.envs.spec import TERMINATED, TRUNCATED
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from motif_jax.rl.actors.slots import Slots
 
-EpisodeSink = Callable[[dict[str, float]], None]  # takes the numbers, env, episode and seed of an ended one
+EpisodeSink = Callable[
+    [dict[str, float]], None
+]  # takes env, episode, seed and the numbers of an ended episode
 
 
 def episode_seed(seed: int, env: int, episode: int) -> int:
@@ -44,39 +46,51 @@ class SlotGroup:
     after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
-    Once `abandoned` is true (nobody reads the rows any more), a warm-up or a rebuilding raises BrokenPipeError.
+    A warm-up and a rebuilding raise BrokenPipeError once `abandoned` returns True: nobody reads the rows any more.
     """
 
     def __init__(self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink) -> None:
         count = config.envs_per_group
         first_env = config.first_env + group * count
+        self._seed = config.seed
+        self._same_step = config.same_step_autoreset
+        self._slots = slots
+        self._on_episode = on_episode
+        self.abandoned: Callable[[], bool] = never
+
         places = place_numbers(config.seed, first_env, count)
         self._environments = registry.make_group(config.env, count, places, **config.options)
-        self._slots, self._on_episode = slots, on_episode
-        self._columns, self._envs = range(count), range(first_env, first_env + count)
-        self._next_episode = slots.next_episode[group]
+        # Column c of a row belongs to environment `self._envs[c]` of the run.
+        self._columns = range(count)
+        self._envs = range(first_env, first_env + count)
+
+        # The running episodes. Where games are remembered, their actions and flags are in shared memory, for a replacement of
+        # this process.
         self._episode = np.full(count, -1, np.int32)
-        self._seed, self._same_step = config.seed, config.same_step_autoreset
-        self._ended: list[int] = []
-        self.abandoned: Callable[[], bool] = never
-        self._partial = [False] * count
-        self._views: dict[tuple[int, int], _Views] = {}
+        self._next_episode = slots.next_episode[group]
+        self._is_partial = [False] * count  # begun with random steps: not reported
+        self._ended: list[int] = []  # columns whose newest row is a final observation
         self._running = False
         self._history = None if slots.history is None else slots.history[group]
         if self._history is not None:
-            self._played, self._warmed_up = slots.played[group], slots.warmed_up[group]
+            self._played = slots.played[group]
+            self._warmed_up = slots.warmed_up[group]
+
+        self._views: dict[tuple[int, int], _Views] = {}
         self._pack_rewards = struct.Struct(f"={count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
         # Making the views takes as long as a few steps of a game, and a group returns to the same rows.
         views = self._views.get((slot, row))
         if views is None:
-            slots, before = self._slots, max(row - 1, 0)
-            views = self._views[slot, row] = _Views(
+            slots = self._slots
+            acted_row = max(row - 1, 0)
+            views = _Views(
                 spec.row({name: array[slot, row] for name, array in slots.observation.items()}),
-                action=slots.action[slot, before].data,
-                reward=slots.reward[slot, before].data,
+                action=slots.action[slot, acted_row].data,
+                reward=slots.reward[slot, acted_row].data,
             )
+            self._views[slot, row] = views
         return views
 
     def reset(self, slot: int, warmup_steps: int = 0) -> None:
@@ -87,16 +101,17 @@ class SlotGroup:
         """
         for column in self._columns:
             self._begin(column)
-        self._ended, self._running = [], True
+        self._ended = []
+        self._running = True
         if warmup_steps > 0:
             self._warm_up(warmup_steps)
-        self._write_start(slot, 1)
+        self._write_start(slot, first=1)
 
     def resume(self, slot: int) -> None:
         """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of `slot`."""
         if not self._running:
             self.rebuild()
-        self._write_start(slot, self._played == 0)
+        self._write_start(slot, first=self._played == 0)
 
     def _write_start(self, slot: int, first: Any) -> None:
         self._environments.observe(self._at(slot, 0).observation)
@@ -108,7 +123,9 @@ class SlotGroup:
     def rebuild(self) -> None:
         """Replays the remembered episodes; environments without one begin one."""
         assert self._history is not None
-        self._ended, self._running = [], True
+        self._ended = []
+        self._running = True
+        # Copied, since beginning an episode resets the count.
         played = [max(int(count), 0) for count in self._played]
         actions = [self._history[column, : played[column]].tolist() for column in self._columns]
         for column in self._columns:
@@ -116,23 +133,27 @@ class SlotGroup:
                 self._begin(column)
                 continue
             episode = int(self._next_episode[column]) - 1
-            self._episode[column], self._partial[column] = episode, bool(self._warmed_up[column])
+            self._episode[column] = episode
+            self._is_partial[column] = bool(self._warmed_up[column])
             self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
+
         for step in range(max(played)):
             self._check_reader()
             columns = [column for column in self._columns if step < len(actions[column])]
-            row = [plan[step] if step < len(plan) else 0 for plan in actions]
-            for column, end in enumerate(self._environments.step(row, columns)[1]):
-                if end and step + 1 < len(actions[column]):
-                    said = (
-                        f"environment {self._envs[column]} is not rebuilt: its episode {self._episode[column]} did not "
-                        "replay as before; it begins the next episode"
-                    )
-                    print(said, file=sys.stderr, flush=True)
-                    actions[column] = []
-                    self._begin(column)
-                elif end:
+            _, ends = self._environments.step(_actions_at(actions, step), columns)
+            for column, end in enumerate(ends):
+                if not end:
+                    continue
+                if step + 1 >= len(actions[column]):
                     self._ended.append(column)
+                    continue
+                line = (
+                    f"environment {self._envs[column]} is not rebuilt: its episode {self._episode[column]} did not "
+                    "replay as before; it begins the next episode"
+                )
+                print(line, file=sys.stderr, flush=True)
+                actions[column] = []
+                self._begin(column)
 
     def forget(self) -> None:
         """Makes environments begin new episodes instead of being rebuilt."""
@@ -144,12 +165,15 @@ class SlotGroup:
         observation, action, reward = self._at(slot, row + 1)
         if row == 0:
             self._write_running(slot)
+        # Where the row holds a final observation, its action is not played: the next episode begins.
         columns: Any = self._columns
         if self._ended:
-            started, self._ended = self._ended, []
-            for column in started:
+            begun = self._ended
+            self._ended = []
+            for column in begun:
                 self._begin_at(slot, row + 1, column)
-            columns = [column for column in columns if column not in started]
+            columns = [column for column in columns if column not in begun]
+
         actions = action.tolist()
         rewards, ends = self._environments.step(actions, columns)
         if self._history is not None:
@@ -161,7 +185,8 @@ class SlotGroup:
 
     def _write_running(self, slot: int) -> None:
         """Writes the flags of rows without an end; `step` writes only the exceptions."""
-        slots, length = self._slots, self._slots.layout.rollout
+        slots = self._slots
+        length = slots.layout.rollout
         slots.first[slot, 1:] = 0
         slots.last[slot, 1:] = 0
         slots.episode[slot, 1:] = self._episode
@@ -172,17 +197,19 @@ class SlotGroup:
         self._environments.close()
 
     def _end(self, slot: int, row: int, ends: list[int]) -> None:
-        slots, before = self._slots, row - 1
+        """Marks the episodes that ended with the action at row `row` - 1; `ends` has a code of `envs.spec` for each column."""
+        slots = self._slots
+        acted_row = row - 1
         for column, end in enumerate(ends):
             if not end:
                 continue
             self._report(column, end)
             if self._same_step:
-                slots.terminated[slot, before, column] = 1
+                slots.terminated[slot, acted_row, column] = 1
                 self._begin_at(slot, row, column)
             else:
-                slots.terminated[slot, before, column] = end == TERMINATED
-                slots.truncated[slot, before, column] = end == TRUNCATED
+                slots.terminated[slot, acted_row, column] = end == TERMINATED
+                slots.truncated[slot, acted_row, column] = end == TRUNCATED
                 slots.last[slot, row, column] = 1
                 self._ended.append(column)
 
@@ -194,10 +221,11 @@ class SlotGroup:
     def _begin(self, column: int) -> None:
         episode = int(self._next_episode[column])
         if self._history is not None:
-            self._played[column] = self._warmed_up[column] = 0
+            self._played[column] = 0
+            self._warmed_up[column] = 0
         self._episode[column] = episode
         self._next_episode[column] = episode + 1
-        self._partial[column] = False
+        self._is_partial[column] = False
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
 
     def _remember(self, actions: list[int], columns: Any) -> None:
@@ -209,21 +237,24 @@ class SlotGroup:
             self._played[column] = count + 1
 
     def _warm_up(self, limit: int) -> None:
-        actions = self._environments.spec.num_actions
-        plans = []
+        """Plays a random number of random actions in each environment, at most `limit`."""
+        num_actions = self._environments.spec.num_actions
+        actions = []
         for env in self._envs:
             rng = seeds.rng(self._seed, "warmup", env)
-            plans.append(rng.integers(0, actions, int(rng.integers(0, limit + 1))).tolist())
-        for step in range(max(map(len, plans))):
+            count = int(rng.integers(0, limit + 1))
+            actions.append(rng.integers(0, num_actions, count).tolist())
+
+        for step in range(max(map(len, actions))):
             self._check_reader()
-            columns = [column for column in self._columns if step < len(plans[column])]
-            chosen = self._allowed([plan[step] if step < len(plan) else 0 for plan in plans])
-            _, ends = self._environments.step(chosen, columns)
+            columns = [column for column in self._columns if step < len(actions[column])]
+            allowed = self._allowed(_actions_at(actions, step))
+            _, ends = self._environments.step(allowed, columns)
             if self._history is not None:
-                self._remember(chosen, columns)
+                self._remember(allowed, columns)
                 self._warmed_up[columns] = 1
             for column in columns:
-                self._partial[column] = True
+                self._is_partial[column] = True
                 if ends[column]:
                     self._begin(column)
 
@@ -238,19 +269,27 @@ class SlotGroup:
             return drawn
         observation = spec.empty_observation(environment, (len(drawn),))
         self._environments.observe(observation)
-        there = [np.flatnonzero(mask) for mask in observation[environment.mask_field]]
-        both = zip(drawn, there, strict=True)
-        return [int(mine[action % len(mine)]) if len(mine) else action for action, mine in both]
+        allowed = []
+        for action, mask in zip(drawn, observation[environment.mask_field], strict=True):
+            legal = np.flatnonzero(mask)
+            allowed.append(int(legal[action % len(legal)]) if len(legal) else action)
+        return allowed
 
     def _report(self, column: int, end: int) -> None:
-        if self._partial[column]:
+        if self._is_partial[column]:
             return
-        env, episode = self._envs[column], int(self._episode[column])
-        which = {"env": env, "episode": episode, "seed": episode_seed(self._seed, env, episode)}
-        numbers = {name: float(value) for name, value in self._environments.episode_info(column).items()}
-        self._on_episode({**which, **numbers, "truncated": float(end == TRUNCATED)})
+        env = self._envs[column]
+        episode = int(self._episode[column])
+        identity = {"env": env, "episode": episode, "seed": episode_seed(self._seed, env, episode)}
+        info = {name: float(value) for name, value in self._environments.episode_info(column).items()}
+        self._on_episode({**identity, **info, "truncated": float(end == TRUNCATED)})
+
+
+def _actions_at(actions: Sequence[Sequence[int]], step: int) -> list[int]:
+    """The action of each column at `step`, 0 (which is not played) where it has fewer."""
+    return [column[step] if step < len(column) else 0 for column in actions]
 
 
 def start_delay(seed: int, worker: int, seconds: float) -> float:
-    """Seconds from [0, `seconds`) drawn for `worker`: sleeping so long, workers do not run in step."""
+    """Seconds from [0, `seconds`), drawn for `worker`: workers that sleep so long at the start do not run in step."""
     return float(seeds.rng(seed, "delay", worker).uniform(0.0, seconds))

@@ -16,7 +16,7 @@ from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollout
 class InlineActors(Rollouts):
     """Plays all groups of `config` in this thread, each command at once."""
 
-    keeps_places = True
+    resumes_in_slot = True
 
     def __init__(
         self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
@@ -32,8 +32,11 @@ class InlineActors(Rollouts):
                 raise StoppedError
             self._groups.append(SlotGroup(self.config, self.slots, group, self._episodes.append))
             if not self._resumes:
-                self._wants_start(group)
-            elif self._waiting.get(group, -1) is not None:  # None: no game of the group had begun
+                self._restart(group)
+                continue
+            # A group that waits without a full slot had not begun a game.
+            had_begun = group not in self._waiting or self._waiting[group] is not None
+            if had_begun:
                 self._groups[group].rebuild()
                 self.rebuilt += self.config.envs_per_group
 
@@ -45,21 +48,27 @@ class InlineActors(Rollouts):
         """See `Rollouts.restore`: every group continues in the middle of its slot."""
         super().restore(state, block)
         self._free = [deque(slots) for slots in state["free"]]
-        self._active, self._waiting = list(state["active"]), dict(state["waiting"])
+        self._active = list(state["active"])
+        self._waiting = dict(state["waiting"])
         self._records = [(group, slot, row) for group, slot, row in state["records"]]
 
     def ready(self, timeout: float) -> list[Ready]:
-        self.begun_anew.clear()
-        ready = self._go_on()
-        records, self._records = self._records, []
-        ready += [waiting for record in records if (waiting := self._written(*record)) is not None]
-        return ready + self._go_on()
+        self.restarted_groups.clear()
+        ready = self._assign_slots()
+        records = self._records
+        self._records = []
+        for group, slot, row in records:
+            waiting = self._note_written(group, slot, row)
+            if waiting is not None:
+                ready.append(waiting)
+        return ready + self._assign_slots()
 
     def act(self, ready: Sequence[Ready]) -> None:
         for group, slot, row in ready:
             self._command(group, slot, row)
 
     def episodes(self) -> list[dict[str, Any]]:
+        # Not replaced: the groups append to this very list.
         finished = self._episodes.copy()
         self._episodes.clear()
         return finished

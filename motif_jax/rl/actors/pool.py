@@ -26,19 +26,20 @@ from motif_jax.rl.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollout
 
 _WATCH_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
-# Most time that counts between two looks of the watching thread: in a longer one this process was paused.
-_LONGEST_LOOK_SECONDS = 1.0
-_MOST_RECORDS = 2048
+# Between two rounds of the watching thread the clock advances by so much at most: in a longer time this process was paused.
+_MAX_ROUND_SECONDS = 1.0
+_MAX_RECORDS = 2048  # that one `ready` reads
 _WAKE = RECORD.pack(-1, -1, 0, 0)  # makes a `ready` that waits return
-_FILES_EACH, _OTHER_FILES = 6, 256  # open files for each process, and for everything else
+_FILES_OF_PROCESS = 6  # open files for each process
+_OTHER_FILES = 256  # open files for everything else
 
 
 class ActorPool(Rollouts):
     """Plays each group of `config` in a process; all share the slots.
 
-    Each process has its own pipe for commands; all write records to a shared one. A process that dies is replaced: its group
-    drops its unfinished slot and starts again, while the other groups continue. The two groups of a worker share a core: one
-    plays while the other waits for its actions.
+    Each process has a pipe of its own for commands; all write records to a shared one. A process that dies is replaced: its group
+    drops its unfinished slot and starts again, while the other groups continue. The groups of a worker share a core: one
+    plays while the others wait for their actions.
 
     A process counts as hanging if the pipe of records is empty and its answer is missing for `timeout_seconds`, by a clock that
     stops while this process is paused (Ctrl-Z, a debugger, a frozen container).
@@ -48,22 +49,24 @@ class ActorPool(Rollouts):
         self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
     ) -> None:
         super().__init__(config, next_episode, on_finished)
-        _allow_files(config.groups * _FILES_EACH)
+        _allow_files(config.groups * _FILES_OF_PROCESS)
         modules = registry.shared_modules(config.env, **config.options)
         self._processes = [ActorProcess(config.start_method, modules) for _ in range(config.groups)]
         self._writes_to = [process.writes_to for process in self._processes]
         self._records, self._records_in = os.pipe()
-        self._news = select.poll()
-        self._news.register(self._records, select.POLLIN)
+        self._records_poll = select.poll()
+        self._records_poll.register(self._records, select.POLLIN)
         self._cores: Cores | None = None
         # Deaths in each group, now and when its process was started. Commands carry the number, so that a process ignores
         # commands that were meant for its predecessor.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
-        # Seconds without pauses, which the watching thread counts: now, when the pipe of records was last empty, and of each
-        # command without an answer.
-        self._clock = self._all_read_at = 0.0
-        self._commanded_at: list[float | None] = [None] * config.groups
+        # Times by the watching thread's clock, which stops while this process is paused.
+        self._clock = 0.0
+        self._all_read_at = 0.0  # when the pipe of records was last empty
+        self._commanded_at: list[float | None] = [
+            None
+        ] * config.groups  # None: no command waits for an answer
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
         self._failure: tuple[str, Exception | None] | None = None  # the message, and its cause
@@ -71,12 +74,13 @@ class ActorPool(Rollouts):
         self._closed = False
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
-        # Runs before multiprocessing's function, which would wait for the processes.
+        # Registered after multiprocessing's function, so it runs before that, which would wait for the processes.
         atexit.register(self.close)
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        with tempdirs.own_folders():  # which is removed after a kill, too
-            util.get_temp_dir()  # makes the folder of the socket of the processes' server
+        # Makes the folder for the socket of the processes' server where it is removed after a kill, too.
+        with tempdirs.own_folders():
+            util.get_temp_dir()
         if self.config.cores is None:
             self._cores = Cores(self.config.workers)
             self.config = dataclasses.replace(self.config, cores=self._cores.numbers)
@@ -91,39 +95,42 @@ class ActorPool(Rollouts):
         return [process.pid for process in self._processes if process.process is not None]
 
     def ready(self, timeout: float) -> list[Ready]:
-        self.begun_anew.clear()
-        ready = self._go_on()
+        self.restarted_groups.clear()
+        ready = self._assign_slots()
         read_at = self._clock
         records: list[tuple[int, ...]] = []
-        if self._news.poll(0.0 if ready else 1000 * timeout):
-            records += RECORD.iter_unpack(os.read(self._records, _MOST_RECORDS * RECORD.size))
+        if self._records_poll.poll(0.0 if ready else 1000 * timeout):
+            records += RECORD.iter_unpack(os.read(self._records, _MAX_RECORDS * RECORD.size))
         for generation, group, slot, row in records:
             if group < 0 or generation != self._generation[group]:
                 continue  # a slot was released, or the group's process has died since
             self._commanded_at[group] = None
             if row == HELLO_ROW:
                 self._started_generation[group] = generation
-                self._wants_start(group)
-                ready = [entry for entry in ready if entry.group != group]  # read before the process died
+                self._restart(group)
+                # Entries of the process that died.
+                ready = [entry for entry in ready if entry.group != group]
                 continue
-            waiting = self._written(group, slot, row)
+            waiting = self._note_written(group, slot, row)
             if waiting is None:
                 self._slots_finished[group] += 1
             else:
                 ready.append(waiting)
-        if len(records) < _MOST_RECORDS:
+        if len(records) < _MAX_RECORDS:
             self._all_read_at = read_at
-        ready += self._go_on()
+        ready += self._assign_slots()
         if self._failure is not None:
             reason, cause = self._failure
             raise RuntimeError(reason) from cause
         return ready
 
     def act(self, ready: Sequence[Ready]) -> None:
-        clock, generation, writes_to = self._clock, self._started_generation, self._writes_to
+        clock = self._clock
         for group, slot, row in ready:
+            # Before the command, whose answer may come at once.
             self._commanded_at[group] = clock
-            os.write(writes_to[group], COMMAND.pack(generation[group], slot, row))
+            command = COMMAND.pack(self._started_generation[group], slot, row)
+            os.write(self._writes_to[group], command)
 
     def release(self, slot: int) -> None:
         super().release(slot)
@@ -131,7 +138,8 @@ class ActorPool(Rollouts):
 
     def episodes(self) -> list[dict[str, Any]]:
         with self._lock:
-            finished, self._episodes = self._episodes, []
+            finished = self._episodes
+            self._episodes = []
         return finished
 
     def close(self) -> None:
@@ -147,18 +155,19 @@ class ActorPool(Rollouts):
             for process in self._processes:
                 process.dismiss()
             deadline = time.monotonic() + _CLOSE_SECONDS
-            late = [not process.end(deadline) for process in self._processes]
-            for descriptor in (self._records, self._records_in):
-                os.close(descriptor)
+            in_time = [process.end(deadline) for process in self._processes]
+            os.close(self._records)
+            os.close(self._records_in)
             self._records_in = -1
-        if any(late):
-            tempdirs.remove_abandoned()
+        if not all(in_time):
+            tempdirs.remove_abandoned()  # of the processes that were killed
         if self._cores is not None:
             self._cores.close()
         self.slots.close()
 
     def _launch(self, group: int) -> None:
-        process, generation = self._processes[group], self._generation[group]
+        process = self._processes[group]
+        generation = self._generation[group]
         if self.config.remembered and (generation or self._resumes):
             self.rebuilt += self.config.envs_per_group
         process.start(
@@ -178,11 +187,13 @@ class ActorPool(Rollouts):
         self.act([Ready(group, slot, row)])
 
     def _watch(self) -> None:
-        looked = time.monotonic()
+        """The watching thread: reads reports, replaces dead processes, kills those that hang."""
+        before = time.monotonic()
         try:
             while not self._closing.wait(_WATCH_SECONDS):
-                before, looked = looked, time.monotonic()
-                self._clock += min(looked - before, _LONGEST_LOOK_SECONDS)
+                now = time.monotonic()
+                self._clock += min(now - before, _MAX_ROUND_SECONDS)
+                before = now
                 # Deaths before reports: what a dead process had reported is read first.
                 dead = wait([process.sentinel for process in self._processes], 0)
                 for group, process in enumerate(self._processes):
@@ -190,7 +201,7 @@ class ActorPool(Rollouts):
                         self._take_report(group, kind, content)
                     if process.sentinel in dead:
                         self._replace(group)
-                self._end_those_that_hang()
+                self._kill_hanging_processes()
         except Exception as error:
             self._fail(f"the actors cannot continue: {error}", error)
 
@@ -209,20 +220,21 @@ class ActorPool(Rollouts):
         else:
             self._processes[group].error = content
 
-    def _end_those_that_hang(self) -> None:
-        # Read before the commands, so that answered ones are gone.
-        config, all_read_at = self.config, self._all_read_at
-        seconds = config.start_timeout_seconds
+    def _kill_hanging_processes(self) -> None:
+        # Read before the times of commands: of commands that were answered until then, none is left.
+        all_read_at = self._all_read_at
+        start_timeout = self.config.start_timeout_seconds
+        timeout = self.config.timeout_seconds
         for group, process in enumerate(self._processes):
-            since = self._commanded_at[group]
+            commanded_at = self._commanded_at[group]
             if process.is_killed:
                 continue
             if not process.is_up:
-                if self._clock - process.started_at > seconds + config.warmup_seconds:
-                    process.kill(f"it was not up after {seconds:g} seconds")
-            elif since is not None and all_read_at - since > config.timeout_seconds:
+                if self._clock - process.started_at > start_timeout + self.config.warmup_seconds:
+                    process.kill(f"it was not up after {start_timeout:g} seconds")
+            elif commanded_at is not None and all_read_at - commanded_at > timeout:
                 self._commanded_at[group] = None
-                process.kill(f"it did not answer for {config.timeout_seconds:g} seconds")
+                process.kill(f"it did not answer for {timeout:g} seconds")
 
     def _replace(self, group: int) -> None:
         """Starts another process for one that died; the group starts again when the new one is up."""

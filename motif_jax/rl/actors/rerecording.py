@@ -1,4 +1,4 @@
-"""Makes recordings from seeds and actions."""
+"""Makes recordings of episodes by playing them again from seeds and actions."""
 
 from __future__ import annotations
 
@@ -30,28 +30,31 @@ def record_actions(task: str, options: Mapping[str, Any], seed: int, actions: np
 
 
 def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
-    """Names the numbers of a replay that differ from the written ones: 'dlvl 3 written, 2 now'."""
-    return [
-        f"{name} {written[name]:g} written, {value:g} now"
-        for name, value in info.items()
-        if written.get(name) is not None and finite(written[name]) != finite(value)
-    ]
+    """Describes the numbers of a replay that differ from the written ones: 'dlvl 3 written, 2 now'."""
+    lines = []
+    for name, value in info.items():
+        before = written.get(name)
+        if before is not None and finite(before) != finite(value):
+            lines.append(f"{name} {before:g} written, {value:g} now")
+    return lines
 
 
 class Rerecorder:
-    """The work of a process that writes a recording for each `Order`; it answers None, or how the replay differs."""
+    """The work of a process that writes a recording for each `Order`; it answers None, or a line on how the replay differs."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         # A batch system's signals reach the whole process group: the parent decides what they mean.
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        self._made = setup["environment"], setup["options"]
-        self._environment = registry.make(self._made[0], **self._made[1])
+        self._task: str = setup["environment"]
+        self._options: Mapping[str, Any] = setup["options"]
+        self._environment = registry.make(self._task, **self._options)
 
     def answer(self, request: Order) -> str | None:
-        recording = record(self._environment, *self._made, request.seed, request.actions)
+        recording = record(self._environment, self._task, self._options, request.seed, request.actions)
         info = finite(recording.info)
-        differing = [name for name, value in info.items() if value != finite(request.info)[name]]
+        info_as_played = finite(request.info)
+        differing = [name for name, value in info.items() if value != info_as_played[name]]
         if differing:
             return f"seed {request.seed} does not play the same way twice ({', '.join(differing)})"
         recording.save(request.path)

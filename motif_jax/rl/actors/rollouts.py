@@ -1,4 +1,7 @@
-"""Assigns slots to groups of environments: the actors' interface to inference and the batcher (`pool`, `inline`)."""
+"""The interface of actors to inference and the batcher, which assigns slots to groups of environments.
+
+`pool.ActorPool` plays in processes, `inline.InlineActors` in the calling thread.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +17,33 @@ from motif_jax.core.interruption import never
 from motif_jax.envs import registry
 from motif_jax.rl.actors.slots import SlotLayout, Slots
 
-# The row in a command that starts episodes instead of playing actions, and in the record of a process that is up.
-RESET_ROW = -1
-HELLO_ROW = -2
+RESET_ROW = -1  # in a command: starts episodes instead of playing the actions of a row
+HELLO_ROW = -2  # in a record: the process is up
 SlotSink = Callable[[int], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class ActorsConfig:
-    """The actors' environments and their division.
+    """The actors' environments, and how they are divided over processes and slots.
 
     Attributes:
-      env, options: of `registry.make`.
+      env: name of the environment in `envs.registry`.
+      options: the environment's options, for `registry.make`.
       workers: number of cores that play.
       groups_per_worker: with two, one is stepped while the other waits for its actions.
       slots_per_group: at least 2.
       rollout: steps of a slot.
       first_env: number of the first environment in the whole run.
       same_step_autoreset: no rows for final observations, see `group.SlotGroup`.
-      warmup_steps: most random steps that an environment plays at the start.
-      warmup_seconds: the longest random time that a worker sleeps at the start.
-      timeout_seconds, start_timeout_seconds: a process that does not answer, or is not up, for so long is replaced.
-      max_failures: deaths of a process in a row, without a finished slot of its group, that end the run.
-      start_method: 'exec' starts each process by itself, 'fork' and 'auto' fork them from one, which is faster.
-      remembered: most actions of an episode, all of which are remembered: after the death of a process, or a resume, environments
-        are rebuilt from seeds and actions. 0: they begin new episodes.
-      cores: of each worker's processes; None: cores that no other run has claimed; empty: as the system chooses.
+      warmup_steps: an environment plays up to so many random steps at the start.
+      warmup_seconds: a worker sleeps up to so long, a random time, at the start.
+      timeout_seconds: a process that does not answer for so long is replaced.
+      start_timeout_seconds: a process that is not up after so long is replaced.
+      max_failures: the run ends after so many deaths of a process in a row without a finished slot of its group.
+      start_method: 'exec' starts each process by itself; 'fork' and 'auto' fork them from one, which is faster.
+      remembered: length up to which an episode's actions are remembered, to rebuild environments from seeds and actions after the
+        death of a process or a resume. 0: they begin new episodes.
+      cores: core of each worker's processes; None: cores that no other run has claimed; empty: as the system chooses.
     """
 
     env: str
@@ -84,39 +88,46 @@ class Ready(NamedTuple):
 
 
 class Rollouts(abc.ABC):
-    """Groups that fill slots.
+    """Groups of environments that fill slots.
 
-    `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes` and `next_episode` may be called
-    from others.
+    Inference's thread alone calls `start`, `ready` and `act`; any thread may call `release`, `episodes` and `next_episode`.
 
     Args:
       next_episode: the number of each environment's first episode; 0 where it is missing.
 
     Attributes:
       on_finished: receives a full slot, which comes back by `release`.
-      keeps_places: after `restore` groups continue in the middle of their slots; else each begins one.
-      begun_anew: groups that start again with the newest `ready`: entries of these groups from earlier calls are void.
+      resumes_in_slot: whether groups continue in the middle of their slots after `restore`; else each begins a slot.
+      restarted_groups: groups that start again with the newest `ready`; entries of these groups from earlier calls are void.
+      dropped_slots: number of unfinished slots that were lost with their process.
+      restarts: number of processes that replaced others.
+      rebuilt: number of environments whose episode was rebuilt.
     """
 
-    keeps_places = False
+    resumes_in_slot = False
 
     def __init__(
         self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
     ) -> None:
         if config.slots_per_group < 2:
             raise ValueError("a group needs two slots: one is filled while the other is read")
-        self.config, self.on_finished = config, on_finished
+        self.config = config
+        self.on_finished = on_finished
         self.slots = Slots.create(config.layout())
+        self.slots.next_episode[...] = 0
+        self.slots.next_episode.flat[: len(next_episode)] = next_episode[: config.num_envs]
+
         per_group = config.slots_per_group
         self._free = [deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)]
         self._active: list[int | None] = [None] * config.groups
         # Group that waits for a free slot -> its last, full slot; None for a group that starts again.
         self._waiting: dict[int, int | None] = {}
-        self.slots.next_episode[...] = 0
-        self.slots.next_episode.flat[: len(next_episode)] = next_episode[: config.num_envs]
-        self.begun_anew: set[int] = set()
-        self.dropped_slots = self.restarts = self.rebuilt = 0
         self._resumes = False  # whether `restore` was called: remembered episodes continue
+
+        self.restarted_groups: set[int] = set()
+        self.dropped_slots = 0
+        self.restarts = 0
+        self.rebuilt = 0
 
     def state(self) -> dict[str, Any]:
         """The groups' state, JSON-able, while none plays; `slots.dump` has the rest."""
@@ -144,16 +155,16 @@ class Rollouts(abc.ABC):
         return self.slots.next_episode.ravel().tolist()
 
     def release(self, slot: int) -> None:
-        """Gives a finished slot back when everything in it has been copied."""
+        """Takes a finished slot back, once everything in it has been copied."""
         self._free[self.group_of(slot)].append(slot)
 
     @abc.abstractmethod
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors. Raises StoppedError: `stopped` was True before all were started; `close` ends those that were."""
+        """Starts the actors. Raises StoppedError if `stopped` returns True before all have started; `close` ends the others."""
 
     @abc.abstractmethod
     def ready(self, timeout: float) -> list[Ready]:
-        """Groups that wait for actions, [] if none did for `timeout` seconds. Raises RuntimeError: the actors cannot continue."""
+        """Groups that wait for actions; [] if none did for `timeout` seconds. Raises RuntimeError: the actors cannot continue."""
 
     @abc.abstractmethod
     def act(self, ready: Sequence[Ready]) -> None:
@@ -177,18 +188,18 @@ class Rollouts(abc.ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _wants_start(self, group: int) -> None:
-        """Starts the group again; drops its unfinished slot, if any."""
+    def _restart(self, group: int) -> None:
+        """Lets the group wait for a slot in which it starts again; drops its unfinished slot, if any."""
         unfinished = self._active[group]
         if unfinished is not None:
             self._free[group].append(unfinished)
             self._active[group] = None
             self.dropped_slots += 1
         self._waiting[group] = None
-        self.begun_anew.add(group)
+        self.restarted_groups.add(group)
 
-    def _written(self, group: int, slot: int, row: int) -> Ready | None:
-        """Takes note that `row` has been written: the group is ready, or its slot is full."""
+    def _note_written(self, group: int, slot: int, row: int) -> Ready | None:
+        """Notes that `row` has been written; returns the group as ready, or None if its slot is full."""
         if row < self.config.rollout:
             return Ready(group, slot, row)
         self._active[group] = None
@@ -196,8 +207,8 @@ class Rollouts(abc.ABC):
         self.on_finished(slot)
         return None
 
-    def _go_on(self) -> list[Ready]:
-        """Gives free slots to the groups that wait for one."""
+    def _assign_slots(self) -> list[Ready]:
+        """Gives free slots to the groups that wait for one; returns those that are ready for an action."""
         ready = []
         for group in list(self._waiting):
             if not self._free[group]:

@@ -1,4 +1,4 @@
-"""Trajectory slots: one block of shared memory that actors, inference and the batcher write in place.
+"""Trajectory slots: one block of shared memory that actors and inference write in place and the batcher reads.
 
 A slot holds a rollout of one group of environments, time first: every array is [slots, T + 1, envs, ...]. The memory
 is anonymous (memfd): it has no name that could outlive the processes that map it, whichever way they end.
@@ -19,9 +19,9 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import EnvironmentSpec
 
 MAGIC = 0xA5  # fills memory before it is written to; as float32 it is -2.87e-16, as int32 -1515870811
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # bytes, of every array
 # Arrays with a row for each group, not for each slot; all but the first only where games are remembered.
-_OF_GROUPS = ("next_episode", "history", "played", "warmed_up")
+_GROUP_ARRAYS = ("next_episode", "history", "played", "warmed_up")
 
 # Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
 ACTOR_FIELDS = {
@@ -39,7 +39,8 @@ INFERENCE_FIELDS = {
     "behaviour_value": "float32",
     "parameter_version": "int32",
 }
-CARRIED_FIELDS = ("first", "last", "episode")  # that row T shares with row 0 of the group's next slot
+# Row 0 of a group's slot repeats row T of its slot before, in the observation and these fields.
+CARRIED_FIELDS = ("first", "last", "episode")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +48,11 @@ class SlotLayout:
     """The arrays' positions in the block.
 
     Attributes:
+      groups: number of groups.
       slots_per_group: slot g * slots_per_group + k belongs to group g.
       rollout: T, steps of a slot; it has T + 1 rows.
       envs: environments of a group.
+      observation: names of the environment's fields.
       arrays: name -> (byte offset, shape, dtype name).
       size: bytes of the block.
     """
@@ -66,25 +69,33 @@ class SlotLayout:
     def of(
         cls, spec: EnvironmentSpec, groups: int, per_group: int, rollout: int, envs: int, remembered: int = 0
     ) -> SlotLayout:
-        """Lays out slots with `spec`'s observation fields; of an episode, `remembered` actions are kept.
+        """Lays out slots with `spec`'s observation fields, and room for `remembered` actions of each running episode.
 
         Raises ValueError: an observation field has the name of a field of the slots.
         """
-        if taken := set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_OF_GROUPS}:
-            raise ValueError(f"observation fields {sorted(taken)} have names of fields of trajectory slots")
-        fields = {name: (field.shape, field.dtype) for name, field in spec.observation.items()}
-        fields |= {name: ((), dtype) for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items()}
+        clashing = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_GROUP_ARRAYS}
+        if clashing:
+            raise ValueError(
+                f"observation fields {sorted(clashing)} have names of fields of trajectory slots"
+            )
+
         leading = (groups * per_group, rollout + 1, envs)
-        shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
+        shapes: dict[str, tuple[tuple[int, ...], str]] = {}
+        for name, field in spec.observation.items():
+            shapes[name] = ((*leading, *field.shape), field.dtype)
+        for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items():
+            shapes[name] = (leading, dtype)
         shapes["next_episode"] = ((groups, envs), "int32")
         if remembered:
             shapes["history"] = ((groups, envs, remembered), "int16")
             shapes["played"] = ((groups, envs), "int32")
             shapes["warmed_up"] = ((groups, envs), "uint8")
-        arrays, offset = {}, 0
-        for name, (full, dtype) in shapes.items():
-            arrays[name] = (offset, full, dtype)
-            offset += math.prod(full) * np.dtype(dtype).itemsize
+
+        arrays = {}
+        offset = 0
+        for name, (shape, dtype) in shapes.items():
+            arrays[name] = (offset, shape, dtype)
+            offset += math.prod(shape) * np.dtype(dtype).itemsize
             offset += -offset % _ALIGNMENT
         return cls(groups, per_group, rollout, envs, tuple(spec.observation), arrays, offset)
 
@@ -97,9 +108,11 @@ class Slots:
     """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is named.
 
     Attributes:
-      arrays: field -> array, of those with a row for each slot.
-      observation: the same of the environment's fields.
-      episode: number of the environment's episode that the row belongs to.
+      arrays: field -> array, without the arrays of groups.
+      observation: field -> array, of the environment's fields alone.
+      first, last, episode, reward, terminated, truncated: see `ACTOR_FIELDS` and `TrajectoryBatch`; `episode` is the number of the
+        environment's episode that the row belongs to.
+      action, behaviour_log_prob, behaviour_value, parameter_version: see `INFERENCE_FIELDS` and `TrajectoryBatch`.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
         remembered.
@@ -124,7 +137,8 @@ class Slots:
     warmed_up: np.ndarray
 
     def __init__(self, layout: SlotLayout, descriptor: int) -> None:
-        self.layout, self.descriptor = layout, descriptor
+        self.layout = layout
+        self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, layout.size)
         self.observation: dict[str, np.ndarray] = {}
         self.arrays: dict[str, np.ndarray] = {}
@@ -136,7 +150,7 @@ class Slots:
                 self.observation[name] = array
             else:
                 setattr(self, name, array)
-        for name in _OF_GROUPS:
+        for name in _GROUP_ARRAYS:
             self.arrays.pop(name, None)
 
     @classmethod
@@ -157,13 +171,13 @@ class Slots:
         """Fills the block with the output of `dump` for the same layout."""
         np.frombuffer(self._memory, dtype=np.uint8)[:] = block
 
-    def carry(self, full: int, following: int) -> None:
-        """Copies row T of slot `full` to row 0 of slot `following`."""
+    def carry(self, full: int, next_slot: int) -> None:
+        """Copies row T of slot `full` to row 0 of slot `next_slot`."""
         last_row = self.layout.rollout
         for array in self.observation.values():
-            array[following, 0] = array[full, last_row]
+            array[next_slot, 0] = array[full, last_row]
         for name in CARRIED_FIELDS:
-            self.arrays[name][following, 0] = self.arrays[name][full, last_row]
+            self.arrays[name][next_slot, 0] = self.arrays[name][full, last_row]
 
     def close(self) -> None:
         """Closes the descriptor; the memory stays mapped until the last array is freed."""
@@ -174,9 +188,9 @@ class Slots:
 
 def require_memory(size: int) -> None:
     """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control group's)."""
-    left = capacity.available_memory()
-    if left is not None and size > left:
+    available = capacity.available_memory()
+    if available is not None and size > available:
         raise UserError(
-            f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {left / 2**20:,.0f} MiB are left: lower "
+            f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {available / 2**20:,.0f} MiB are left: lower "
             "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
         )

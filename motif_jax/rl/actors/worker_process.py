@@ -21,15 +21,15 @@ from motif_jax.core.interruption import deaf_processes
 from motif_jax.core.parent_death import end_with_parent
 from motif_jax.envs.spec import EngineError
 
-HANG_SECONDS = 300.0  # after so long without an answer a process is killed, and its episodes are replayed
-MAX_DEATHS = 3  # an episode that kills so many processes counts as unplayable
+HANG_SECONDS = 300.0  # a process that does not answer for so long is killed, and its job is done again
+MAX_DEATHS = 3  # a job that kills so many processes is given up
 _CLOSE_SECONDS = 5.0
-_END = object()  # no more requests
+_END = object()  # stands for the end of the requests
 _Job = TypeVar("_Job")
 
 
 class ProcessWork(Protocol):
-    """The work of a process, which makes it from its parent's setup."""
+    """What a worker process does; the process makes it from its parent's setup."""
 
     def answer(self, request: Any) -> Any:
         """Serves one request. An EngineError ends the process like a crash of the engine; other errors reach the user."""
@@ -39,7 +39,7 @@ class ProcessWork(Protocol):
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """An exception in a worker that is no crash of the engine: `user` is the text of a UserError, `trace` of any other."""
+    """An exception in a worker that is no crash of the engine: its traceback, and the text of a UserError ('' for others)."""
 
     trace: str
     user: str = ""
@@ -60,10 +60,11 @@ class WorkerProcess:
             raise UserError(
                 f"no further worker process can be started: {error.strerror}: choose fewer workers (ulimit -u)"
             ) from error
-        child.close()  # so that a dead worker's pipe reads as closed
+        # Else this process would hold the worker's end open, and a dead worker's pipe would not read as closed.
+        child.close()
 
     def send(self, request: Any) -> None:
-        """Sends a request; a dead process is noticed when its answer is read."""
+        """Sends a request. That the process is dead shows when its answer is read."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(request)
 
@@ -91,14 +92,14 @@ class WorkerProcess:
         return answer
 
     def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
-        """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns whether it had to."""
+        """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns whether that was necessary."""
         self.connection.close()
         self.process.join(timeout)
-        late = self.process.is_alive()
-        if late:
+        is_late = self.process.is_alive()
+        if is_late:
             self.process.kill()
             self.process.join()
-        return late
+        return is_late
 
 
 def close_all(processes: Sequence[WorkerProcess]) -> None:
@@ -114,12 +115,12 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
 def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    end_with_parent(parent.sentinel)  # a pipe that the parent holds open and never writes to
+    end_with_parent(parent.sentinel)
     # These errors mean that the parent has closed the pipe or died.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
             with contextlib.closing(make(setup)) as server:
-                while (request := _received(connection)) is not _END:
+                while (request := _receive(connection)) is not _END:
                     connection.send(server.answer(request))
         except (EngineError, BrokenPipeError, ConnectionResetError):
             raise
@@ -131,7 +132,8 @@ def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Ma
             connection.send(WorkerFailure(traceback.format_exc(), user))
 
 
-def _received(connection: Connection) -> Any:
+def _receive(connection: Connection) -> Any:
+    """The next request, `_END` where the parent has closed the pipe or died."""
     try:
         return connection.recv()
     except (EOFError, ConnectionResetError):
@@ -139,7 +141,7 @@ def _received(connection: Connection) -> Any:
 
 
 class Deaths:
-    """Counts the deaths of workers by job; calls `report` with the number of all deaths after each."""
+    """Counts the deaths of workers by job; after each death calls `report` with the number of all deaths so far."""
 
     def __init__(self, report: Callable[[int], None] | None = None) -> None:
         self._counts: Counter[int] = Counter()
@@ -169,51 +171,54 @@ def run_jobs(
 
     Args:
       jobs: read whenever a process is idle, so that it may end as soon as enough answers have come.
-      workers: most processes.
+      workers: number of processes at most.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.
-      lost: called for a job that killed `MAX_DEATHS` processes; if it does not raise, the answer is None.
-      patient: a job may take any time; else its process counts as hung after `HANG_SECONDS`.
-      on_death: called with the number of deaths so far at each of them.
+      lost: called for a job that killed `MAX_DEATHS` processes; if it does not raise, the job's answer is None.
+      patient: whether a job may take any time; else its process counts as hung after `HANG_SECONDS`.
+      on_death: called at each death of a process with the number of deaths so far.
     """
-    waiting = iter(enumerate(jobs))
+    waiting_jobs = iter(enumerate(jobs))
     processes: list[WorkerProcess] = []
-    busy: dict[Any, tuple[WorkerProcess, tuple[int, _Job], float]] = {}
+    # Connection -> process, number of its job, the job, and the time at which it began.
+    busy: dict[Any, tuple[WorkerProcess, int, _Job, float]] = {}
     deaths = Deaths(on_death)
 
-    def stopping() -> bool:
+    def is_stopping() -> bool:
         return stop is not None and stop.requested
 
-    def give(numbered: tuple[int, _Job], process: WorkerProcess | None = None) -> None:
+    def begin(number: int, job: _Job, process: WorkerProcess | None = None) -> None:
         if process is None:
             process = WorkerProcess(make, setup)
             processes.append(process)
-        process.send(numbered[1])
-        busy[process.connection] = (process, numbered, time.monotonic())
+        process.send(job)
+        busy[process.connection] = (process, number, job, time.monotonic())
 
     try:
-        for numbered in itertools.islice(waiting, workers):
-            if stopping():
+        for number, job in itertools.islice(waiting_jobs, workers):
+            if is_stopping():
                 return
-            give(numbered)
-        while busy and not stopping():
+            begin(number, job)
+        while busy and not is_stopping():
             for connection in wait(list(busy), timeout=1.0):
                 process: WorkerProcess | None
-                process, (number, job), _ = busy.pop(connection)
+                process, number, job, _ = busy.pop(connection)
                 try:
                     answer = process.receive()
                 except EOFError:
                     process.close(timeout=0)
                     processes.remove(process)
-                    process, answer = None, None
+                    process = None
+                    answer = None
                     if not deaths.note(number):
-                        give((number, job))
+                        begin(number, job)
                         continue
                     lost(job)
-                if (following := next(waiting, None)) is not None:
-                    give(following, process)
+                next_job = next(waiting_jobs, None)
+                if next_job is not None:
+                    begin(*next_job, process)
                 yield job, answer
-            for process, _, since in busy.values():
-                if not patient and time.monotonic() - since > HANG_SECONDS:
+            for process, _, _, begun_at in busy.values():
+                if not patient and time.monotonic() - begun_at > HANG_SECONDS:
                     process.process.kill()
     finally:
         close_all(processes)

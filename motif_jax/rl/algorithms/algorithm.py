@@ -1,4 +1,4 @@
-"""What a training and an algorithm know of each other."""
+"""The interface between a training of an agent and its algorithm, which `config.algorithm.name` chooses."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 
 @dataclasses.dataclass(frozen=True)
 class UpdatePlan:
-    """What an algorithm reads of a training.
+    """The values of a training's config that an algorithm reads.
 
     Attributes:
-      algorithm: the values of the algorithm's section.
-      reward: how task reward and intrinsic reward become one.
-      train_for_env_steps: of the whole run, over which the learning rate falls.
+      algorithm: the section `config.algorithm`.
+      reward: coefficients that add the task's reward and the intrinsic one.
+      train_for_env_steps: length of the run, over which the learning rate falls.
       batch_size: environment steps of an update, of all devices together.
       rollout: environment steps of a trajectory.
-      compat: quirks of the published code.
-      network: the kind of network.
+      compat: switches of the published code's quirks.
+      network: the kind of network, a name of `choices.NETWORKS`.
     """
 
     algorithm: Any
@@ -41,13 +41,22 @@ class UpdatePlan:
 
 
 class Algorithm(abc.ABC):
-    """An update algorithm; `appo.AppoAlgorithm` and `ppo_update.PpoAlgorithm` are two.
+    """An update algorithm, such as `appo.AppoAlgorithm` and `ppo_update.PpoAlgorithm`.
 
-    Its state is a NamedTuple with at least `params` of the network; `step`, int32 scalar, the number of updates; and `reward_params`
-    of a reward that is computed in the update, () before, which no checkpoint holds. After an update that is skipped, a field
-    `memory` of played steps takes its batch all the same.
+    Its training state is a NamedTuple with at least these fields:
+      params: the network's parameters.
+      step: int32 scalar, the number of updates so far.
+      reward_params: parameters of a reward that is computed in the update; () without one. No checkpoint holds them.
+    A field `memory` of played steps keeps the batch of an update that is skipped because it is not finite.
 
-    One of yours needs only the three abstract methods, and need not be a subclass.
+    An algorithm of yours needs the three abstract methods, and need not be a subclass. `update.make` builds an update around its
+    optimiser steps, with rewards, counters and the metrics that all updates have.
+
+    An algorithm of this package is two things in one file of this folder: a subclass, and a `section_class` with the keys of
+    `config.algorithm`. Each has a line in `rl/choices.py`. Then `--config.algorithm.name=NAME` chooses it with any config: it reads the
+    keys of its section that the config has, and defaults for the others. Only a config that lists its keys
+    (`section_keys` of the section, as configs/train_language_agent.py does for PPO) lets the command line set them. A section that such
+    a config imports stands in `config.py`, which loads no jax.
     """
 
     @abc.abstractmethod
@@ -63,44 +72,44 @@ class Algorithm(abc.ABC):
         """Builds the update, see `Update`."""
 
     def completed(self, state: Any, network: Any, plan: UpdatePlan) -> Any:
-        """A new state with what only a training needs, such as a replay memory."""
+        """Adds to a new state what only a training needs, such as a replay memory."""
         return state
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:  # noqa: B027 (there may be nothing to check)
-        """Raises UserError where an update does not divide over so many devices; a network split over devices counts as one."""
+        """Raises UserError where an update does not divide over `devices`; devices that share one split network count as one."""
 
     def minibatches(self, plan: UpdatePlan) -> int:
-        """Parts into which the rollouts of each device must divide."""
+        """Number of parts into which the rollouts of each device must divide."""
         return getattr(plan.algorithm, "minibatches", 1)
 
     def optimizer_steps(self, plan: UpdatePlan) -> int:
-        """Optimiser steps of an update."""
+        """Number of optimiser steps of an update."""
         return getattr(plan.algorithm, "epochs", 1) * self.minibatches(plan)
 
     def acting(
         self, plan: UpdatePlan, prepare: Callable[[Any], Any]
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """Two functions: the part of a state that is published, and that part as the network acts with it.
+        """Returns two functions: the first takes from a state the part that actors need, the second turns it into acting parameters.
 
         Args:
-          prepare: makes of parameters what the network acts with.
+          prepare: the network's function from parameters to acting parameters (`PolicyNetwork.prepare`).
         """
         return operator.attrgetter("params"), prepare
 
 
 class OutsideAlgorithm(Algorithm):
-    """An algorithm from outside the package that is no subclass of `Algorithm`."""
+    """An algorithm from outside the package that is no subclass of `Algorithm`; only `METHODS` of it are called."""
 
     METHODS = ("check", "make_state", "make_update")
 
-    def __init__(self, own: Any) -> None:
-        self._own = own
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm = algorithm
 
     def check(self, plan: UpdatePlan) -> None:
-        self._own.check(plan)
+        self._algorithm.check(plan)
 
     def make_state(self, network: Any, optimizer: Any, key: jax.Array) -> Any:
-        return self._own.make_state(network, optimizer, key)
+        return self._algorithm.make_state(network, optimizer, key)
 
     def make_update(self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None) -> Update:
-        return self._own.make_update(network, optimizer, plan, reward_fn=reward_fn)
+        return self._algorithm.make_update(network, optimizer, plan, reward_fn=reward_fn)

@@ -25,11 +25,12 @@ from motif_jax.rl.algorithms.vtrace import Targets, published_bootstrap, vtrace
 Array = jax.Array
 Metrics = dict[str, Array]
 BATCH = "batch"
+# Advantages of a batch without rewards are all but equal: dividing by their own deviation would blow up noise.
 ADVANTAGE_STD_FLOOR = 1e-3
 
 
 class AppoTrainState(NamedTuple):
-    """See `update.initial`; with the running scale of the value targets."""
+    """The fields of `update.initial`, and the running scale of the value targets."""
 
     params: Any
     opt_state: Any
@@ -53,11 +54,10 @@ class Output(NamedTuple):
 
 def check(plan: UpdatePlan) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
-    needed = plan.algorithm.value_normalisation != "none" or plan.algorithm.advantage_scale == BATCH
-    allowed = (
-        "'batch' where config.algorithm.value_normalisation='none': nobody knows the scale of returns then"
-    )
-    require(needed, "algorithm.advantage_scale", plan.algorithm.advantage_scale, allowed)
+    settings: Appo = plan.algorithm
+    has_scale = settings.advantage_scale == BATCH or settings.value_normalisation != "none"
+    allowed = "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
+    require(has_scale, "algorithm.advantage_scale", settings.advantage_scale, allowed)
 
 
 def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array) -> AppoTrainState:
@@ -69,9 +69,9 @@ def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, k
 def run_network(
     network: AgentNetwork, plan: UpdatePlan, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
 ) -> Output:
-    """Runs the network over a batch with `reward` float32 [T, B], and computes what the losses compare it with.
+    """Runs the network over a batch with `reward` float32 [T, B], and computes value targets and advantages.
 
-    Values and targets are computed again with the current parameters, in every epoch and minibatch.
+    Targets are computed with the current parameters, so again in every epoch and minibatch.
     """
     settings: Appo = plan.algorithm
     logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
@@ -80,62 +80,74 @@ def run_network(
     ratio = losses.probability_ratio(
         log_prob, batch.behaviour_log_prob, settings.ratio_min, settings.ratio_max
     )
-    value = jax.lax.stop_gradient(raw_value)
+
+    # The head's output in units of reward; the row after the rollout only bootstraps.
+    all_values = jax.lax.stop_gradient(raw_value)
     if settings.value_normalisation != "none":
-        center, spread = value_normalisation.moments(state.value_statistics)
-        value = value * spread + center
-    value, bootstrap = value[:-1], value[-1]
+        mean, std = value_normalisation.moments(state.value_statistics)
+        all_values = all_values * std + mean
+    value = all_values[:-1]
+    bootstrap = all_values[-1]
     if plan.compat.vtrace_bootstrap:
         bootstrap = published_bootstrap(value[-1], reward[-1], settings.gamma)
+
     discount = settings.gamma * (1.0 - trajectory.done(batch))
-    rows = (value, bootstrap, reward, discount, batch.last[:-1])
+    rollout = (value, bootstrap, reward, discount, batch.last[:-1])
     if settings.advantage == "vtrace":
-        targets = vtrace(*rows, jax.lax.stop_gradient(ratio), settings.rho_clip, settings.c_clip)
+        targets = vtrace(*rollout, jax.lax.stop_gradient(ratio), settings.rho_clip, settings.c_clip)
     else:
-        targets = gae(*rows, settings.gae_lambda)
+        targets = gae(*rollout, settings.gae_lambda)
+
     mask = network.spec.mask_field
     legal = None if mask is None else batch.observation[mask][:-1] != 0
     return Output(logits, raw_value[:-1], value, ratio, targets, legal)
 
 
 def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
-    """A copy of `params` whose values are in units of reward; with PopArt this copy acts."""
+    """A copy of `params` whose value head predicts in units of reward; with PopArt the actors use this copy."""
     return rescale_value_head(params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(())))
 
 
 def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: str | None) -> Array:
-    """The term of the loss that keeps the policy from collapsing."""
-    rows = (output.logits, valid, settings.exploration_coefficient, axis_name)
+    """The term of the loss that keeps the policy from collapsing; float32 scalar."""
     if settings.exploration == "none":
         return jnp.zeros(())
+    coefficient = settings.exploration_coefficient
     if settings.exploration == "entropy":
-        return losses.entropy_loss(*rows)
-    return losses.symmetric_kl_loss(*rows, legal=output.legal)
+        return losses.entropy_loss(output.logits, valid, coefficient, axis_name)
+    return losses.symmetric_kl_loss(output.logits, valid, coefficient, axis_name, legal=output.legal)
 
 
 def compute_loss(
     settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> tuple[Array, Metrics]:
-    """The global loss and its terms.
+    """The global loss and its terms, float32 scalars.
 
     Advantages are normalised over all recorded rows, including those too old to learn from. The terms are
     means over the recorded rows that are not too old.
     """
-    recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
-    center, spread = reductions.mean_and_std(output.targets.advantage, recorded, axis_name)
-    target, played = output.targets.value, batch.behaviour_value
-    target_center, target_spread = value_normalisation.moments(state.value_statistics)
+    recorded = trajectory.recorded(batch)
+    valid = _valid(settings, state, batch)
+    target_mean, target_std = value_normalisation.moments(state.value_statistics)
+
+    advantage = output.targets.advantage
+    advantage_mean, advantage_std = reductions.mean_and_std(advantage, recorded, axis_name)
     if settings.advantage_scale == BATCH:
-        advantage = (output.targets.advantage - center) / jnp.maximum(spread, ADVANTAGE_STD_FLOOR)
+        advantage = (advantage - advantage_mean) / jnp.maximum(advantage_std, ADVANTAGE_STD_FLOOR)
     else:
-        advantage = output.targets.advantage / target_spread
+        advantage = advantage / target_std
+
+    target = output.targets.value
+    behaviour_value = batch.behaviour_value
     if settings.value_normalisation != "none":
-        target = (target - target_center) / target_spread
+        target = (target - target_mean) / target_std
+        # With PopArt the actors' values are in units of reward, else in those of the value head.
         if settings.value_normalisation == "popart":
-            played = (played - target_center) / target_spread
+            behaviour_value = (behaviour_value - target_mean) / target_std
+
     policy = losses.policy_loss(output.ratio, advantage, valid, settings.clip_ratio, axis_name)
     value = settings.value_coefficient * losses.value_loss(
-        output.raw_value, played, target, valid, settings.clip_value, axis_name
+        output.raw_value, behaviour_value, target, valid, settings.clip_value, axis_name
     )
     exploration = exploration_loss(settings, output, valid, axis_name)
     loss = policy + value + exploration
@@ -144,12 +156,13 @@ def compute_loss(
         "loss/policy": policy,
         "loss/value": value,
         "loss/exploration": exploration,
-        "advantage/mean": center,
-        "advantage/std": spread,
+        "advantage/mean": advantage_mean,
+        "advantage/std": advantage_std,
     }
 
 
 def _valid(settings: Appo, state: AppoTrainState, batch: TrajectoryBatch) -> Array:
+    """The rows that the losses count: recorded, and not too old; bool [T, B]."""
     lag = state.step - batch.parameter_version
     return trajectory.recorded(batch) & (lag < settings.max_policy_lag)
 
@@ -157,14 +170,16 @@ def _valid(settings: Appo, state: AppoTrainState, batch: TrajectoryBatch) -> Arr
 def describe(
     settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> Metrics:
-    """Further metrics of an update."""
-    recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
-    ratio, high = output.ratio, 1 + settings.clip_ratio
-    outside = (ratio < 1 / high) | (ratio > high)
+    """Metrics of an update besides the terms of its loss, float32 scalars."""
+    recorded = trajectory.recorded(batch)
+    valid = _valid(settings, state, batch)
+    ratio = output.ratio
+    high = 1 + settings.clip_ratio
+    is_clipped = (ratio < 1 / high) | (ratio > high)
     target_mean, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
     _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
     return {
-        **losses.policy_metrics(ratio, losses.entropy(output.logits), outside, valid, axis_name),
+        **losses.policy_metrics(ratio, losses.entropy(output.logits), is_clipped, valid, axis_name),
         "value/mean": reductions.mean(output.value, valid, axis_name),
         "value/target_mean": target_mean,
         "value/explained_variance": 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12),
@@ -180,13 +195,13 @@ def gradient(
     reward: Array,
     axis_name: str | None = None,
 ) -> tuple[Any, Metrics, Output]:
-    """Gradient of the global loss before clipping, equal on all devices of `axis_name`; metrics; and `run_network`'s output."""
+    """Returns the gradient of the global loss before clipping, equal on all devices of `axis_name`; metrics; `run_network`'s output."""
 
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
         current = state._replace(params=params)
         output = run_network(network, plan, current, batch, reward)
-        value, terms = compute_loss(plan.algorithm, current, batch, output, axis_name)
-        return value, (terms, output)
+        total, terms = compute_loss(plan.algorithm, current, batch, output, axis_name)
+        return total, (terms, output)
 
     gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
     if axis_name is not None:
@@ -218,15 +233,14 @@ def make_update(
     ) -> tuple[AppoTrainState, Metrics]:
         if settings.epochs * settings.minibatches == 1:
             return step(state, batch, reward, apply, axis_name)
-        key, deal = jax.random.split(state.key)
-        order = minibatches.order(
-            deal, settings.epochs, settings.minibatches, batch.action.shape[1], axis_name
-        )
+        key, order_key = jax.random.split(state.key)
+        rollouts = batch.action.shape[1]
+        order = minibatches.order(order_key, settings.epochs, settings.minibatches, rollouts, axis_name)
 
-        def part(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
+        def step_on_minibatch(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
             return step(current, *minibatches.take(batch, reward, chosen), apply, axis_name)
 
-        state, metrics = jax.lax.scan(part, state._replace(key=key), order)
+        state, metrics = jax.lax.scan(step_on_minibatch, state._replace(key=key), order)
         return state, update.joined(metrics)
 
     return update.make(network, optimizer, plan, learn, reward_fn)
@@ -235,6 +249,7 @@ def make_update(
 def _move_statistics(
     settings: Appo, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
 ) -> AppoTrainState:
+    """Moves the scale of values towards that of `target` [T, B]; with PopArt also the value head, so that its values stay."""
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
     statistics = value_normalisation.update(
@@ -273,5 +288,5 @@ class AppoAlgorithm(Algorithm):
         if plan.algorithm.value_normalisation != "popart":
             return super().acting(plan, prepare)
         # Later updates compare the values of a rollout with their own, after the scale of values has moved.
-        both = operator.attrgetter("params", "value_statistics")
-        return both, lambda parts: prepare(in_units_of_reward(*parts))
+        published = operator.attrgetter("params", "value_statistics")
+        return published, lambda parts: prepare(in_units_of_reward(*parts))

@@ -13,7 +13,7 @@ from motif_jax.rl.algorithms.vtrace import Targets
 def gae(
     value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
 ) -> Targets:
-    """Computes advantages and discounted returns backwards over a rollout.
+    """Computes advantages and discounted returns backwards over a rollout; float32 [T, B] each.
 
         delta_t  = r_t + discount_t V_{t+1} - V_t
         A_t      = delta_t + discount_t trace A_{t+1}
@@ -31,11 +31,11 @@ def gae(
         carry: tuple[Array, Array, Array], row: tuple[Array, Array, Array, Array]
     ) -> tuple[tuple[Array, Array, Array], Targets]:
         next_value, next_advantage, next_return = carry
-        v, r, gamma, final = row
+        v, r, gamma, is_last = row
         advantage = r + gamma * next_value - v + gamma * trace * next_advantage
-        advantage = jnp.where(final, 0.0, advantage)
-        returned = jnp.where(final, v, r + gamma * next_return)
-        return (v, advantage, returned), Targets(returned, advantage)
+        advantage = jnp.where(is_last, 0.0, advantage)
+        discounted_return = jnp.where(is_last, v, r + gamma * next_return)
+        return (v, advantage, discounted_return), Targets(discounted_return, advantage)
 
     start = (bootstrap_value, jnp.zeros_like(bootstrap_value), bootstrap_value)
     _, targets = jax.lax.scan(step, start, (value, reward, discount, last), reverse=True)

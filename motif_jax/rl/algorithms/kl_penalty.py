@@ -16,12 +16,12 @@ from motif_jax.core import config as checks
 from motif_jax.rl.algorithms.config import Kl
 
 Array = jax.Array
-# Largest relative error of the divergence that changes the coefficient; larger ones are clipped.
-MOST_ERROR = 0.2
+# Relative errors of the divergence are clipped to this before they change the coefficient (Ziegler et al. 2019, section 2.2).
+MAX_RELATIVE_ERROR = 0.2
 
 
 def check(kl: Kl, section: str) -> None:
-    """Raises UserError for values that do not fit together; `section` is their place in the config."""
+    """Raises UserError for values that do not fit together; `section` is their path in the config."""
     allowed = f"above 0 with config.{section}.target={kl.target}"
     checks.require(kl.target is None or kl.coefficient > 0, f"{section}.coefficient", kl.coefficient, allowed)
 
@@ -37,11 +37,16 @@ class Controller:
         """beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)); `kl` is the mean of the update's actions."""
         if self.target is None:
             return coefficient
-        error = jnp.clip(kl / self.target - 1.0, -MOST_ERROR, MOST_ERROR)
+        error = jnp.clip(kl / self.target - 1.0, -MAX_RELATIVE_ERROR, MAX_RELATIVE_ERROR)
         return coefficient * (1.0 + error * jnp.minimum(actions / self.horizon, 1.0))
 
 
 def penalty(log_prob: Array, reference: Array, coefficient: Array) -> Array:
-    """The term -beta (log pi - log pi_ref) that is added to rewards; float32 [...] of log-probabilities [...] in nats."""
+    """The term -beta (log pi - log pi_ref) that is added to rewards, without gradient; float32 [...].
+
+    Args:
+      log_prob, reference: float32 [...], log-probabilities in nats under the policy and under the reference.
+      coefficient: beta, float32 scalar.
+    """
     chex.assert_equal_shape([log_prob, reference])
     return jax.lax.stop_gradient(-coefficient * (log_prob - reference))

@@ -1,6 +1,7 @@
 """The terms of the asynchronous PPO loss (Schulman et al. 2017; Petrenko et al. 2020), over any devices.
 
-Every function takes arrays of one shape [...], counts the rows where `valid`, and returns a scalar.
+The losses take arrays of one shape [...], count the rows where `valid`, and return a scalar that is equal on all devices of
+`axis_name`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from motif_jax.core.training import reductions
 
 Array = jax.Array
-MOST_DIVERGENCE = 30.0  # nats
+MAX_DIVERGENCE = 30.0  # nats
 
 
 def clamp(x: Array, low: float, high: float) -> Array:
@@ -64,8 +65,8 @@ def value_loss(
 
 def value_errors(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
     """max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2), float32 [...]; c is in units of the value."""
-    near = behaviour_value + clamp(value - behaviour_value, -clip_value, clip_value)
-    return jnp.maximum(jnp.square(value - target), jnp.square(near - target))
+    clipped = behaviour_value + clamp(value - behaviour_value, -clip_value, clip_value)
+    return jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 
 def entropy(logits: Array) -> Array:
@@ -79,16 +80,18 @@ def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
 
     Args:
       logits: float32 [..., A].
-      legal: bool [..., A], the actions that the uniform distribution is over; all where it is None.
+      legal: bool [..., A], the actions that the uniform distribution covers; None: all.
     """
     log_p = jax.nn.log_softmax(logits)
     if legal is None:
         log_u = -math.log(logits.shape[-1])
-        forwards = jnp.sum(jnp.exp(log_p) * (log_p - log_u), axis=-1)
-        return 0.5 * (forwards + jnp.mean(log_u - log_p, axis=-1))
+        from_uniform = jnp.sum(jnp.exp(log_p) * (log_p - log_u), axis=-1)
+        to_uniform = jnp.mean(log_u - log_p, axis=-1)
+        return 0.5 * (from_uniform + to_uniform)
     count = jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
-    distance = jnp.where(legal, log_p + jnp.log(count), 0.0)
-    return 0.5 * jnp.sum((jnp.exp(log_p) - 1 / count) * distance, axis=-1)
+    log_ratio = jnp.where(legal, log_p + jnp.log(count), 0.0)
+    # Both divergences in one sum: (p - u) (log p - log u).
+    return 0.5 * jnp.sum((jnp.exp(log_p) - 1 / count) * log_ratio, axis=-1)
 
 
 def entropy_loss(logits: Array, valid: Array, coefficient: float, axis_name: str | None = None) -> Array:
@@ -105,17 +108,23 @@ def symmetric_kl_loss(
     """
     divergence = reductions.mean(symmetric_kl(jax.lax.stop_gradient(logits), legal), valid, axis_name)
     finite = jnp.isfinite(divergence)
-    # Not even a product with zero may see the bad logits in the backward pass.
-    safe = jnp.where(finite, logits, 0.0)
-    mean = reductions.mean(symmetric_kl(safe, legal), valid, axis_name)
-    divergence = clamp(mean, -MOST_DIVERGENCE, MOST_DIVERGENCE)
+    # In the backward pass, zero times a logit that is not finite would be NaN: such logits are replaced, not multiplied by 0.
+    safe_logits = jnp.where(finite, logits, 0.0)
+    mean = reductions.mean(symmetric_kl(safe_logits, legal), valid, axis_name)
+    divergence = clamp(mean, -MAX_DIVERGENCE, MAX_DIVERGENCE)
     return coefficient * jnp.where(finite, divergence, 0.0)
 
 
 def policy_metrics(
-    ratio: Array, entropy: Array, outside: Array, valid: Array, axis_name: str | None
+    ratio: Array, entropy: Array, is_clipped: Array, valid: Array, axis_name: str | None
 ) -> dict[str, Array]:
-    """Metrics, float32 scalars, of a policy's ratios, entropies, and which ratios are clipped (`outside`), [...] each."""
+    """Metrics of a policy, float32 scalars, as means and extremes over the valid rows.
+
+    Args:
+      ratio: float32 [...], current over behaviour probability.
+      entropy: float32 [...], in nats.
+      is_clipped: bool [...], whether the surrogate clips the ratio.
+    """
     return {
         "policy/entropy": reductions.mean(entropy, valid, axis_name),
         # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
@@ -123,5 +132,5 @@ def policy_metrics(
         "policy/ratio_mean": reductions.mean(ratio, valid, axis_name),
         "policy/ratio_min": reductions.minimum(ratio, valid, axis_name),
         "policy/ratio_max": reductions.maximum(ratio, valid, axis_name),
-        "policy/clip_fraction": reductions.mean(outside * 1.0, valid, axis_name),
+        "policy/clip_fraction": reductions.mean(is_clipped * 1.0, valid, axis_name),
     }

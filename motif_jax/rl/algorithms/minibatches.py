@@ -27,19 +27,22 @@ def order(key: Array, epochs: int, minibatches: int, rollouts: int, axis_name: s
       int32 [epochs * minibatches, rollouts / minibatches], numbers of this device's rollouts.
     """
     blocks = rollouts // minibatches
-    here = jnp.arange(blocks)
-    number = here if axis_name is None else here + jax.lax.axis_index(axis_name) * blocks
+    local_block = jnp.arange(blocks)
+    global_block = local_block
+    if axis_name is not None:
+        global_block = local_block + jax.lax.axis_index(axis_name) * blocks
 
     def epoch(key: Array) -> Array:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, number)
-        dealt = jax.vmap(lambda k: jax.random.permutation(k, minibatches))(keys)
-        return (here[:, None] * minibatches + dealt).T
+        # A block's draw depends on its global number alone, not on the number of devices.
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, global_block)
+        position_in_block = jax.vmap(lambda k: jax.random.permutation(k, minibatches))(keys)
+        return (local_block[:, None] * minibatches + position_in_block).T
 
     return jax.vmap(epoch)(jax.random.split(key, epochs)).reshape(-1, blocks)
 
 
 def take(batch: TrajectoryBatch, reward: Array, chosen: Array) -> tuple[TrajectoryBatch, Array]:
-    """The rollouts `chosen`, int32 [N], of a batch and of its rewards [T, B]."""
+    """The rollouts with numbers `chosen`, int32 [N], of a batch and of its rewards [T, B]."""
     axes = jax.tree.broadcast(trajectory.BATCH_AXES, batch)
-    part = jax.tree.map(lambda x, axis: jnp.take(x, chosen, axis=axis), batch, axes)
-    return part, jnp.take(reward, chosen, axis=1)
+    minibatch = jax.tree.map(lambda x, axis: jnp.take(x, chosen, axis=axis), batch, axes)
+    return minibatch, jnp.take(reward, chosen, axis=1)

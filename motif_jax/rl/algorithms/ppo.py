@@ -20,23 +20,23 @@ from motif_jax.rl.algorithms.vtrace import Targets
 
 
 class Samples(NamedTuple):
-    """What the loss reads of N played steps besides the network's present output."""
+    """N played steps with their targets, as the loss compares them with the network's present output."""
 
     action: Array  # int32 [N], index into the step's actions
     behaviour_log_prob: Array  # float32 [N], of `action` under the policy that played it, in nats
     behaviour_value: Array  # float32 [N], V of that policy's network; or [N, S], see `value_rows`
     advantage: Array  # float32 [N]
-    target: Array  # float32, of the shape of `behaviour_value`, for the value
-    valid: Array  # bool [N]; the rows that count
+    target: Array  # float32, value target, of the shape of `behaviour_value`
+    valid: Array  # bool [N], the rows that count
 
 
 class StepLosses(NamedTuple):
     """The terms of the loss of N steps, float32 [N] each."""
 
-    policy: Array  # the clipped surrogate, negative
+    policy: Array  # minus the clipped surrogate
     value: Array  # the clipped square of the value's error
-    entropy: Array  # the policy's, in nats
-    ratio: Array  # probability now over that as played
+    entropy: Array  # of the current policy, in nats
+    ratio: Array  # current over behaviour probability of the action
 
 
 def targets(
@@ -63,12 +63,12 @@ def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: 
     chex.assert_equal_shape_prefix([value, target], 1)
     if target.ndim == 2:
         value = value[:, None]
-    worst = losses.value_errors(value, behaviour_value, target, clip_value)
-    return worst if target.ndim == 1 else jnp.mean(worst, axis=1)
+    errors = losses.value_errors(value, behaviour_value, target, clip_value)
+    return errors if target.ndim == 1 else jnp.mean(errors, axis=1)
 
 
-def together(x: Array, size: int) -> Array:
-    """Each row's `size` neighbours, [N] to [N, size]: what `value_rows` takes for `compat.glam_value_broadcast`."""
+def block_rows(x: Array, size: int) -> Array:
+    """Gives each row all rows of its block of `size`, [N] to [N, size], for `compat.glam_value_broadcast` in `value_rows`."""
     chex.assert_rank(x, 1)
     return jnp.repeat(x.reshape(-1, size), size, axis=0)
 
@@ -86,13 +86,20 @@ def loss_rows(
     """
     chex.assert_rank([logits, value], [2, 1])
     chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
-    return rows_of(losses.log_probability(logits, samples.action), entropy(logits), value, samples, clip_ratio, clip_value)  # fmt: skip
+    log_prob = losses.log_probability(logits, samples.action)
+    return rows_of(log_prob, entropy(logits), value, samples, clip_ratio, clip_value)
 
 
 def rows_of(
     log_prob: Array, entropy: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
 ) -> StepLosses:
-    """The terms of the loss, row by row: see `loss_rows`; `log_prob` of the actions and `entropy` now, float32 [N], with gradient."""
+    """The terms of the loss, row by row, as `loss_rows`, where there are no logits.
+
+    Args:
+      log_prob: float32 [N], of the actions under the current policy, in nats, with gradient.
+      entropy: float32 [N], of the current policy, in nats, with gradient.
+      value: float32 [N], with gradient.
+    """
     chex.assert_equal_shape([log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage])
     ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
     clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
@@ -105,15 +112,16 @@ def rows_of(
 
 
 def entropy(logits: Array) -> Array:
-    """Entropy float32 [...] in nats of `logits` [..., A]; an action with no probability adds nothing, and has no gradient."""
+    """Entropy float32 [...] in nats of `logits` [..., A]; an action without probability adds nothing and has no gradient."""
     log_p = jax.nn.log_softmax(logits)
-    there = jnp.isfinite(log_p)
-    safe = jnp.where(there, log_p, 0.0)
-    return -jnp.sum(jnp.where(there, jnp.exp(safe) * safe, 0.0), axis=-1)
+    is_possible = jnp.isfinite(log_p)
+    # Replaced before the product: zero times the infinite logarithm would be NaN in the backward pass.
+    safe_log_p = jnp.where(is_possible, log_p, 0.0)
+    return -jnp.sum(jnp.where(is_possible, jnp.exp(safe_log_p) * safe_log_p, 0.0), axis=-1)
 
 
 def combine(rows: StepLosses, value_coefficient: float, entropy_coefficient: float) -> Array:
-    """Each row's whole loss; float32 [N]."""
+    """The loss of each row, the weighted sum of its terms; float32 [N]."""
     return rows.policy + value_coefficient * rows.value - entropy_coefficient * rows.entropy
 
 
@@ -121,21 +129,21 @@ def describe(
     rows: StepLosses, valid: Array, clip_ratio: float, axis_name: str | None = None
 ) -> dict[str, Array]:
     """Means of the terms over the valid rows, of all devices; float32 scalars."""
-    outside = jnp.abs(rows.ratio - 1.0) > clip_ratio
+    is_clipped = jnp.abs(rows.ratio - 1.0) > clip_ratio
     return {
         "loss/policy": reductions.mean(rows.policy, valid, axis_name),
         "loss/value": reductions.mean(rows.value, valid, axis_name),
-        **losses.policy_metrics(rows.ratio, rows.entropy, outside, valid, axis_name),
+        **losses.policy_metrics(rows.ratio, rows.entropy, is_clipped, valid, axis_name),
     }
 
 
 def normalised(advantage: Array, valid: Array, axis_name: str | None = None, floor: float = 1e-8) -> Array:
     """(A - mean) / standard deviation of advantages, both over the valid rows; float32 [N]."""
-    center, spread = reductions.mean_and_std(advantage, valid, axis_name)
-    return (advantage - center) / jnp.maximum(spread, floor)
+    mean, std = reductions.mean_and_std(advantage, valid, axis_name)
+    return (advantage - mean) / jnp.maximum(std, floor)
 
 
 def minibatches(key: Array, samples: int, size: int, epochs: int) -> Array:
-    """The samples of each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once."""
+    """Numbers of the samples in each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once."""
     keys = jax.random.split(key, epochs)
     return jax.vmap(lambda k: jax.random.permutation(k, samples))(keys).reshape(epochs, -1, size)

@@ -30,7 +30,7 @@ _TAKEN = "policy/minibatches_taken"
 
 
 class PpoTrainState(NamedTuple):
-    """See `update.initial`."""
+    """The fields of `update.initial`, and those of frozen networks and of the penalty on the divergence from a reference."""
 
     params: Any
     opt_state: Any
@@ -39,30 +39,45 @@ class PpoTrainState(NamedTuple):
     key: Array
     reward_params: Any = ()
     frozen: Any = ()  # constant parameters, () for none; in no checkpoint
-    # The parameters at the start (only the low-rank additions where these are learned), for the penalty on the divergence from
-    # them; in no checkpoint.
+    # The parameters at the start, or only the low-rank additions where these are learned; in no checkpoint.
     reference: Any = ()
-    kl_coefficient: Any = ()  # beta of that penalty, float32 scalar
+    kl_coefficient: Any = ()  # beta of the penalty on the divergence from `reference`, float32 scalar
 
 
 def check(plan: UpdatePlan) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
-    kl_penalty.check(plan.algorithm.kl, "algorithm.kl")
-    size, settings = plan.batch_size, plan.algorithm
-    minibatch, micro = settings.minibatch_size, settings.microbatch_size
-    checks.require(
-        size % minibatch == 0, "algorithm.minibatch_size", minibatch, f"a divisor of config.batch_size={size}"
-    )
+    settings: Ppo = plan.algorithm
+    kl_penalty.check(settings.kl, "algorithm.kl")
+    batch = plan.batch_size
+    minibatch = settings.minibatch_size
+    micro = settings.microbatch_size
+    length = settings.recurrence
+
+    allowed = f"a divisor of config.batch_size={batch}"
+    checks.require(batch % minibatch == 0, "algorithm.minibatch_size", minibatch, allowed)
     allowed = f"a divisor of config.algorithm.minibatch_size={minibatch}"
     checks.require(minibatch % micro == 0, "algorithm.microbatch_size", micro, allowed)
     allowed = f"a divisor of config.rollout={plan.rollout} and of config.algorithm.microbatch_size={micro}"
-    good = plan.rollout % settings.recurrence == 0 == micro % settings.recurrence
-    checks.require(good, "algorithm.recurrence", settings.recurrence, allowed)
+    divides = plan.rollout % length == 0 and micro % length == 0
+    checks.require(divides, "algorithm.recurrence", length, allowed)
 
 
 def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array) -> PpoTrainState:
     """A new training state; the same key gives the same state."""
     return PpoTrainState(**update.initial(network, optimizer, key))
+
+
+def check_reference(network: PolicyNetwork, plan: UpdatePlan) -> None:
+    """Raises UserError for `config.algorithm.kl` with a recurrent network: rollouts hold no states of the reference."""
+    coefficient = plan.algorithm.kl.coefficient
+    states = jax.eval_shape(lambda: network.initial_state(1))
+    has_memory = any(leaf.size for leaf in jax.tree.leaves(states))
+    checks.require(
+        not (coefficient and has_memory),
+        "algorithm.kl.coefficient",
+        coefficient,
+        "0 with a network that has a memory (config.network.core)",
+    )
 
 
 def with_reference(state: PpoTrainState, plan: UpdatePlan) -> PpoTrainState:
@@ -83,37 +98,47 @@ def make_update(
 ) -> Callable[..., tuple[PpoTrainState, Metrics]]:
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
     settings: Ppo = plan.algorithm
-    limit, length = settings.kl_limit, settings.recurrence
+    limit = settings.kl_limit
+    length = settings.recurrence
 
     def learn(
         state: PpoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[PpoTrainState, Metrics]:
-        whole = functools.partial(_whole, block_stack.arranged(state.frozen))
-        bootstrap, states = _play_again(network, whole(state.params), batch, length)
-        penalty, coefficient, divergence = _penalty(network, settings, state, batch, axis_name)
-        samples, advantages = _samples(settings, batch, bootstrap, reward + penalty, axis_name)
+        with_frozen = functools.partial(_with_frozen, block_stack.arranged(state.frozen))
+
+        # Targets, once for all epochs.
+        bootstrap, states = _replay(network, with_frozen(state.params), batch, length)
+        penalty, coefficient, penalty_metrics = _penalty(network, settings, state, batch, axis_name)
+        samples, advantage_metrics = _samples(settings, batch, bootstrap, reward + penalty, axis_name)
         sequences = _sequences(network, batch, samples, states, length)
+
+        # The order of this device's sequences in all epochs: int32 [minibatches, sequences of a minibatch].
         devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         size = settings.minibatch_size // devices
-        key, deal = jax.random.split(state.key)
+        key, order_key = jax.random.split(state.key)
         if axis_name is not None:
-            deal = jax.random.fold_in(deal, jax.lax.axis_index(axis_name))
-        order = ppo.minibatches(deal, len(samples.action) // length, size // length, settings.epochs)
+            order_key = jax.random.fold_in(order_key, jax.lax.axis_index(axis_name))
+        order = ppo.minibatches(order_key, len(samples.action) // length, size // length, settings.epochs)
+        order = order.reshape(-1, size // length)
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
-            some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
+            minibatch = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if plan.compat.glam_value_broadcast:
-                some = _with_peers(some, min(settings.broadcast_rows, size))
-            gradients, metrics = _gradient(network, settings, whole, current.params, some, axis_name)
+                minibatch = _with_peers(minibatch, min(settings.broadcast_rows, size))
+            gradients, metrics = _gradient(
+                network, settings, with_frozen, current.params, minibatch, axis_name
+            )
             new, norms = apply(current, gradients)
             metrics |= norms
             if limit is None:
                 return new, metrics
-            near = metrics["policy/kl"] <= limit
-            kept = finite.keep_if(near, (new.params, new.opt_state), (current.params, current.opt_state))
-            return current._replace(params=kept[0], opt_state=kept[1]), {**metrics, _TAKEN: near * 1.0}
+            is_near = metrics["policy/kl"] <= limit
+            params, opt_state = finite.keep_if(
+                is_near, (new.params, new.opt_state), (current.params, current.opt_state)
+            )
+            metrics[_TAKEN] = is_near * 1.0
+            return current._replace(params=params, opt_state=opt_state), metrics
 
-        order = order.reshape(-1, size // length)
         # Outside the loop over minibatches, whose compilation would take long with each block's arrays as its carry. A reference and
         # frozen parameters, which no step changes, stay as they are.
         params, opt_state = block_stack.arranged((state.params, state.opt_state))
@@ -122,72 +147,89 @@ def make_update(
             state, metrics = jax.lax.scan(step, state, order)
             metrics = update.joined(metrics)
         else:
-            state, metrics = _until(step, state, order)
+            state, metrics = _run_until_skipped(step, state, order)
         params, opt_state = block_stack.unstacked((state.params, state.opt_state))
         state = state._replace(params=params, opt_state=opt_state)
-        played = {"value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name)}
-        return state, {**metrics, **divergence, **advantages, **played}
+
+        value_mean = reductions.mean(samples.behaviour_value, samples.valid, axis_name)
+        return state, {**metrics, **penalty_metrics, **advantage_metrics, "value/mean": value_mean}
 
     return update.make(network, optimizer, plan, learn, reward_fn)
 
 
-def _whole(frozen: Any, params: Any) -> Any:
+def _with_frozen(frozen: Any, params: Any) -> Any:
+    """All parameters that the network reads: the trained ones, and the frozen ones if there are any."""
     return {**params, **frozen} if frozen else params
 
 
 def _penalty(
     network: PolicyNetwork, settings: Ppo, state: PpoTrainState, batch: TrajectoryBatch, axis_name: str | None
 ) -> tuple[Array, Any, Metrics]:
-    """The penalty that is added to the rewards [T, B], the next coefficient, and metrics."""
+    """The penalty float32 [T, B] that is added to the rewards, the next coefficient, and metrics."""
     if not jax.tree.leaves(state.reference):
         return jnp.zeros(()), state.kl_coefficient, {}
-    params = _whole(state.frozen, jax.lax.stop_gradient(state.reference))
+
+    # The reference's logits, in parts of a micro-batch: all rows at once would not fit in memory. A policy with a reference has
+    # no recurrent state, so each row is a rollout of its own.
+    params = _with_frozen(state.frozen, jax.lax.stop_gradient(state.reference))
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
     micro = min(settings.microbatch_size, settings.minibatch_size // devices)
     rows = {name: batch.observation[name][:-1] for name in network.fields}
     parts = jax.tree.map(lambda x: _flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1]))
-    before = network.initial_state(micro)
-    logits = jax.lax.map(lambda part: network.apply(params, part[0], before, part[1])[0], parts)
+    initial_state = network.initial_state(micro)
+    logits = jax.lax.map(lambda part: network.apply(params, part[0], initial_state, part[1])[0], parts)
     steps, rollouts = batch.action.shape
     logits = jnp.swapaxes(logits.reshape(rollouts, steps, -1), 0, 1)
-    reference = losses.log_probability(logits, batch.action)
+
+    reference_log_prob = losses.log_probability(logits, batch.action)
     recorded = trajectory.recorded(batch)
-    kl = reductions.mean(batch.behaviour_log_prob - reference, recorded, axis_name)
-    added = kl_penalty.penalty(batch.behaviour_log_prob, reference, state.kl_coefficient)
+    kl = reductions.mean(batch.behaviour_log_prob - reference_log_prob, recorded, axis_name)
+    penalty = kl_penalty.penalty(batch.behaviour_log_prob, reference_log_prob, state.kl_coefficient)
     controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
     actions = reductions.total(recorded.astype(jnp.float32), axis_name)
+    coefficient = controller.adapted(state.kl_coefficient, kl, actions)
     metrics = {"reference/kl": kl, "reference/coefficient": state.kl_coefficient}
-    return jnp.where(recorded, added, 0.0), controller.adapted(state.kl_coefficient, kl, actions), metrics
+    return jnp.where(recorded, penalty, 0.0), coefficient, metrics
 
 
-def _until(
+class _Progress(NamedTuple):
+    """The carry of `_run_until_skipped`."""
+
+    state: PpoTrainState
+    metrics: Metrics  # sums over the minibatches so far, and extremes
+    minibatches: Array  # int32 scalar, how many were learned from or skipped
+    goes_on: Array  # bool scalar, the last minibatch was not skipped
+
+
+def _run_until_skipped(
     step: Callable[..., tuple[PpoTrainState, Metrics]], state: PpoTrainState, order: Array
 ) -> tuple[PpoTrainState, Metrics]:
     """Runs `step` over minibatches until it skips one; metrics cover the minibatches that it was called with."""
-    shapes = jax.eval_shape(step, state, order[0])[1]
-    sums = {name: jnp.zeros(()) for name in shapes}
-    bounds = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
-    sums |= {name: jnp.full((), bounds[of]) for name, of in update.EXTREMES.items() if name in shapes}
-    pairs: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
+    neutral = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
+    pairwise: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
+    names = jax.eval_shape(step, state, order[0])[1]
+    start = {name: jnp.full((), neutral.get(update.EXTREMES.get(name), 0.0)) for name in names}
 
-    def go_on(carry: tuple[PpoTrainState, Metrics, Array, Array]) -> Array:
-        return (carry[2] < len(order)) & carry[3]
+    def goes_on(progress: _Progress) -> Array:
+        return (progress.minibatches < len(order)) & progress.goes_on
 
-    def one(
-        carry: tuple[PpoTrainState, Metrics, Array, Array],
-    ) -> tuple[PpoTrainState, Metrics, Array, Array]:
-        current, before, number, _ = carry
-        new, metrics = step(current, order[number])
-        joined = {
-            name: pairs.get(update.EXTREMES.get(name), jnp.add)(before[name], value)
-            for name, value in metrics.items()
-        }
-        return new, joined, number + 1, metrics[_TAKEN] > 0
+    def run_one(progress: _Progress) -> _Progress:
+        new, metrics = step(progress.state, order[progress.minibatches])
+        joined = {}
+        for name, value in metrics.items():
+            join = pairwise.get(update.EXTREMES.get(name), jnp.add)
+            joined[name] = join(progress.metrics[name], value)
+        return _Progress(new, joined, progress.minibatches + 1, metrics[_TAKEN] > 0)
 
-    begun = (state, sums, jnp.zeros((), jnp.int32), jnp.array(True))
-    state, sums, seen, _ = jax.lax.while_loop(go_on, one, begun)
-    metrics = {name: value if name in update.EXTREMES else value / seen for name, value in sums.items()}
-    return state, {**metrics, _TAKEN: sums[_TAKEN] / len(order)}
+    first = _Progress(state, start, jnp.zeros((), jnp.int32), jnp.array(True))
+    end = jax.lax.while_loop(goes_on, run_one, first)
+
+    metrics = {}
+    for name, value in end.metrics.items():
+        metrics[name] = value if name in update.EXTREMES else value / end.minibatches
+    # Of all minibatches, also of those that came after the skipped one.
+    metrics[_TAKEN] = end.metrics[_TAKEN] / len(order)
+    return end.state, metrics
 
 
 def _flat(x: Array) -> Array:
@@ -204,72 +246,79 @@ class Sequences(NamedTuple):
     samples: ppo.Samples  # [S, R]; [S, R, peers] where each value is compared with those of other rows, too
 
 
-def _play_again(
-    network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int
-) -> tuple[Array, Any]:
+def _replay(network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int) -> tuple[Array, Any]:
     """Values [B] of the row after the rollouts, and the states [B T / length, ...] before sequences of `length` rows."""
     rows = {name: batch.observation[name] for name in network.fields}
-    after = {name: x[-1:] for name, x in rows.items()}
+    final_row = {name: x[-1:] for name, x in rows.items()}
     state = batch.initial_state
     steps = batch.action.shape[0]
     if not any(leaf.size for leaf in jax.tree.leaves(state)):
-        _, bootstrap, _ = network.apply(params, after, state, batch.first[-1:])
+        _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
         return bootstrap[0], network.initial_state(batch.action.size // length)
     parts = jax.tree.map(lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first))
 
     def play(state: Any, part: tuple[Mapping[str, Array], Array]) -> tuple[Any, Any]:
-        _, _, behind = network.apply(params, part[0], state, part[1])
-        return behind, state
+        _, _, next_state = network.apply(params, part[0], state, part[1])
+        return next_state, state
 
     state, states = jax.lax.scan(play, state, parts)
-    _, bootstrap, _ = network.apply(params, after, state, batch.first[-1:])
+    _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
     return bootstrap[0], jax.tree.map(_flat, states)
 
 
 def _samples(
     settings: Ppo, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
 ) -> tuple[ppo.Samples, Metrics]:
+    """The batch's steps with their targets, [B T] each, and metrics of the advantages; `bootstrap` [B], `reward` [T, B]."""
     discount = settings.gamma * (1.0 - trajectory.done(batch))
     value = batch.behaviour_value
     targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], settings.gae_lambda)
     valid = trajectory.recorded(batch)
     advantage = targets.advantage
-    center, spread = reductions.mean_and_std(advantage, valid, axis_name)
+    mean, std = reductions.mean_and_std(advantage, valid, axis_name)
     if settings.normalise_advantage:
         advantage = ppo.normalised(advantage, valid, axis_name)
-    rows = (batch.action, batch.behaviour_log_prob, value, advantage, targets.value, valid)
-    return ppo.Samples(*map(_flat, rows)), {"advantage/mean": center, "advantage/std": spread}
+    samples = ppo.Samples(
+        action=_flat(batch.action),
+        behaviour_log_prob=_flat(batch.behaviour_log_prob),
+        behaviour_value=_flat(value),
+        advantage=_flat(advantage),
+        target=_flat(targets.value),
+        valid=_flat(valid),
+    )
+    return samples, {"advantage/mean": mean, "advantage/std": std}
 
 
 def _sequences(
     network: PolicyNetwork, batch: TrajectoryBatch, samples: ppo.Samples, states: Any, length: int
 ) -> Sequences:
+    """Cuts the batch's steps into sequences of `length`; `states` [B T / length, ...] are those before them."""
     observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
     rows = Sequences(observation, _flat(batch.first[:-1]), (), samples)
     return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)._replace(states=states)
 
 
-def _with_peers(some: Sequences, size: int) -> Sequences:
-    """The sequences with values and targets of `size` samples each, for `compat.glam_value_broadcast`."""
+def _with_peers(sequences: Sequences, size: int) -> Sequences:
+    """The sequences with the values and targets of `size` samples at each step, for `compat.glam_value_broadcast`."""
 
     def peers(x: Array) -> Array:
-        return ppo.together(x.reshape(-1), size).reshape(*x.shape, size)
+        return ppo.block_rows(x.reshape(-1), size).reshape(*x.shape, size)
 
-    samples = some.samples
-    return some._replace(
-        samples=samples._replace(behaviour_value=peers(samples.behaviour_value), target=peers(samples.target))
+    samples = sequences.samples._replace(
+        behaviour_value=peers(sequences.samples.behaviour_value), target=peers(sequences.samples.target)
     )
+    return sequences._replace(samples=samples)
 
 
 def _gradient(
     network: PolicyNetwork,
     settings: Ppo,
-    whole: Callable[[Any], Any],
+    with_frozen: Callable[[Any], Any],
     params: Any,
     minibatch: Sequences,
     axis_name: str | None,
 ) -> tuple[Any, Metrics]:
-    """Gradient of a minibatch's mean loss, summed over parts of it, and metrics."""
+    """Gradient of a minibatch's mean loss, summed over micro-batches, and metrics."""
     valid = minibatch.samples.valid
     count = jnp.maximum(reductions.total(valid.astype(jnp.float32), axis_name), 1.0)
     length = valid.shape[1]
@@ -277,12 +326,14 @@ def _gradient(
     parts = jax.tree.map(lambda x: x.reshape(len(valid) // micro, micro, *x.shape[1:]), minibatch)
 
     def loss(params: Any, part: Sequences) -> tuple[Array, ppo.StepLosses]:
-        rows, first = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (dict(part.observation), part.first))
-        logits, value, _ = network.apply(whole(params), rows, part.states, first)
-        some = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
-        found = ppo.loss_rows(_flat(logits), _flat(value), some, settings.clip_ratio, settings.clip_value)
-        each = ppo.combine(found, settings.value_coefficient, settings.entropy_coefficient)
-        return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, found
+        # The network takes time first.
+        observation = {name: jnp.swapaxes(x, 0, 1) for name, x in part.observation.items()}
+        first = jnp.swapaxes(part.first, 0, 1)
+        logits, value, _ = network.apply(with_frozen(params), observation, part.states, first)
+        samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
+        rows = ppo.loss_rows(_flat(logits), _flat(value), samples, settings.clip_ratio, settings.clip_value)
+        loss_of_row = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
+        return jnp.sum(jnp.where(samples.valid, loss_of_row, 0.0)) / count, rows
 
     def add(total: Any, part: Sequences) -> tuple[Any, ppo.StepLosses]:
         gradients, rows = jax.grad(loss, has_aux=True)(params, part)
@@ -316,24 +367,29 @@ class PpoAlgorithm(Algorithm):
         return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
     def completed(self, state: PpoTrainState, network: PolicyNetwork, plan: UpdatePlan) -> PpoTrainState:
+        check_reference(network, plan)
         return with_reference(state, plan)
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:
         """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts."""
         settings: Ppo = plan.algorithm
-        size, micro = settings.minibatch_size, settings.microbatch_size
+        size = settings.minibatch_size
         allowed = f"a multiple of the {devices} devices that learn"
         checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
+
         part = size // devices
         divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
         length = settings.recurrence
-        fits = part % length == 0 or size % length  # `check` refuses what does not divide `size`
-        checks.require(bool(fits), "algorithm.recurrence", length, divisor)
-        allowed = f"{divisor}, or more"
-        checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
+        # What does not divide the whole minibatch is refused by `check`, with a better reason.
+        fits = part % length == 0 or size % length != 0
+        checks.require(fits, "algorithm.recurrence", length, divisor)
+
+        divisor_or_more = f"{divisor}, or more"
+        micro = settings.microbatch_size
+        checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, divisor_or_more)
         peers = settings.broadcast_rows
         fits = not plan.compat.glam_value_broadcast or part % min(peers, part) == 0
-        checks.require(fits, "algorithm.broadcast_rows", peers, allowed)
+        checks.require(fits, "algorithm.broadcast_rows", peers, divisor_or_more)
 
     def optimizer_steps(self, plan: UpdatePlan) -> int:
         return plan.algorithm.epochs * (plan.batch_size // plan.algorithm.minibatch_size)

@@ -1,6 +1,6 @@
-"""The reward an agent learns from: a task's own, and the intrinsic one.
+"""The reward an agent learns from: the weighted sum of the task's reward and the intrinsic one.
 
-The formula stands here once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of episodes).
+The formula is written once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of episodes).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 @dataclasses.dataclass(frozen=True)
 class RewardTerms:
-    """The numbers of the formula; the defaults are those of `train_agent` on a score task.
+    """The constants of the formula; the defaults are those of `train_agent` on a score task.
 
     Attributes:
       count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
@@ -71,26 +71,27 @@ def total_reward(
 
 
 def compute_rewards(reward: RewardTerms, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
-    """Combines task reward and intrinsic reward; `count_field` has the visits of a row's text.
+    """Combines task reward and intrinsic reward; the observation's `count_field` counts the visits of a row's text.
 
     The action that ends an episode is paid for the observation on which it was chosen, and for the final one, where
     the batch has that (`last_intrinsic_reward`).
     """
     extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
-    intrinsic, last = batch.intrinsic_reward, batch.last_intrinsic_reward
+    intrinsic = batch.intrinsic_reward
+    of_final_row = batch.last_intrinsic_reward
     if count_field is not None:
         count = batch.observation[count_field]
         intrinsic = discount_by_count(intrinsic, count[:-1], reward.count_exponent)
-        if last is not None:
-            last = discount_by_count(last, count[1:], reward.count_exponent)
-    if last is not None:
-        intrinsic = intrinsic + last
-    coefficients = (reward.extrinsic_coefficient, reward.intrinsic_coefficient)
-    return Rewards(extrinsic, intrinsic, total_reward(extrinsic, intrinsic, *coefficients))
+        if of_final_row is not None:
+            of_final_row = discount_by_count(of_final_row, count[1:], reward.count_exponent)
+    if of_final_row is not None:
+        intrinsic = intrinsic + of_final_row
+    total = total_reward(extrinsic, intrinsic, reward.extrinsic_coefficient, reward.intrinsic_coefficient)
+    return Rewards(extrinsic, intrinsic, total)
 
 
 def reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> dict[str, Array]:
-    """Means of the rewards over the recorded rows."""
+    """Means of the rewards over the recorded rows, bool [T, B]; float32 scalars."""
     return {
         "reward/extrinsic_mean": reductions.mean(rewards.extrinsic, recorded, axis_name),
         "reward/intrinsic_mean": reductions.mean(rewards.intrinsic, recorded, axis_name),

@@ -31,7 +31,7 @@ class TrajectoryBatch(NamedTuple):
     terminated: Field  # bool [T, B], the action ended the episode by a rule of the task
     truncated: Field  # bool [T, B], the action reached the episode's step limit
     initial_state: Any  # pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0]
-    # float32 [T, B], that of the final observation to which the action led, 0 elsewhere; None: it is not paid
+    # float32 [T, B], intrinsic reward of the final observation to which the action led, 0 elsewhere; None: it is not paid
     last_intrinsic_reward: Field = None
 
 
@@ -54,12 +54,13 @@ def recorded(batch: TrajectoryBatch) -> Array:
 
 
 def check(batch: TrajectoryBatch) -> None:
-    """Raises AssertionError where a field does not have the shape or dtype that stands in the class."""
+    """Raises AssertionError where a field does not have the shape or dtype that `TrajectoryBatch` names."""
     length, rollouts = batch.action.shape
     numbers = [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward]
     if batch.last_intrinsic_reward is not None:
         numbers.append(batch.last_intrinsic_reward)
-    flags, integers = [batch.terminated, batch.truncated], [batch.action, batch.parameter_version]
+    flags = [batch.terminated, batch.truncated]
+    integers = [batch.action, batch.parameter_version]
     chex.assert_shape([*integers, *numbers, *flags], (length, rollouts))
     chex.assert_shape([batch.first, batch.last], (length + 1, rollouts))
     chex.assert_tree_shape_prefix(batch.observation, (length + 1, rollouts))

@@ -1,4 +1,4 @@
-"""The common part of the updates of APPO, PPO and DRRN: rewards, then the algorithm's own steps, then counters and metrics."""
+"""The common part of the updates of all algorithms: rewards, then the algorithm's optimiser steps, then counters and metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = TypeVar("State", bound=Any)
 RewardFunction = Callable[[Any, Mapping[str, Array]], Array]
 # An optimiser's step: (state, gradients) -> (state, metrics).
 Apply = Callable[[Any, Any], tuple[Any, Metrics]]
-# How these metrics of several minibatches are joined; every other one is averaged.
+# Metrics whose values over several minibatches are reduced to an extreme; all others are averaged.
 EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max": jnp.max}
 
 
@@ -55,13 +55,13 @@ def make(
     learn: Callable[[State, TrajectoryBatch, Array, Apply, str | None], tuple[State, Metrics]],
     reward_fn: RewardFunction | None = None,
 ) -> Callable[..., tuple[State, Metrics]]:
-    """Builds an update around the steps of a method.
+    """Builds an update around the optimiser steps of an algorithm.
 
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
       plan: the learning rate falls with the share of its `train_for_env_steps` that earlier batches had.
-      learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
-        those of the same name here.
+      learn: (state, batch, reward float32 [T, B], apply, axis_name) -> (state, metrics). It takes each optimiser step by `apply`. Its
+        metrics replace metrics of the same name that are computed here.
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
         rows with an action, and of final observations where the spec's `last_text` says so; its intrinsic reward replaces
         that of the batch.
@@ -75,7 +75,8 @@ def make(
     ) -> tuple[State, Metrics]:
         trajectory.check(batch)
         if reward_fn is not None:
-            batch = _paid_in_step(batch, reward_fn, state.reward_params, network.spec.last_text)
+            batch = _with_intrinsic_reward(batch, reward_fn, state.reward_params, network.spec.last_text)
+        # A key that not every algorithm has.
         if getattr(plan.algorithm, "positive_reward", False):
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = total_reward.compute_rewards(plan.reward, batch, network.spec.count_field)
@@ -93,30 +94,30 @@ def make(
 
         learned, metrics = learn(state, batch, rewards.total, apply, axis_name)
         lag = (state.step - batch.parameter_version).astype(jnp.float32)
-        described = {
+        common_metrics = {
             **total_reward.reward_metrics(rewards, recorded, axis_name),
             "lag/mean": reductions.mean(lag, recorded, axis_name),
             "lag/max": reductions.maximum(lag, recorded, axis_name),
             "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
         }
-        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
+        steps_of_batch = reductions.total(recorded.astype(jnp.int32), axis_name)
         state = learned._replace(
             params=tracked(network, learned.params, batch.observation, axis_name),
             step=state.step + 1,
-            env_steps=schedules.add_steps(state.env_steps, taken),
+            env_steps=schedules.add_steps(state.env_steps, steps_of_batch),
         )
-        return state, {**described, **metrics}
+        return state, {**common_metrics, **metrics}
 
     return update
 
 
-def _paid_in_step(
+def _with_intrinsic_reward(
     batch: TrajectoryBatch, reward_fn: Callable[..., Array], params: Any, pays_last: bool
 ) -> TrajectoryBatch:
     """The batch with the intrinsic reward that `reward_fn` computes of its observations."""
     if not pays_last:
         rows = {name: x[:-1] for name, x in batch.observation.items()}
         return batch._replace(intrinsic_reward=reward_fn(params, rows))
-    paid = reward_fn(params, batch.observation)
-    last = jnp.where(batch.last[1:], paid[1:], 0.0)
-    return batch._replace(intrinsic_reward=paid[:-1], last_intrinsic_reward=last)
+    values = reward_fn(params, batch.observation)
+    of_final_row = jnp.where(batch.last[1:], values[1:], 0.0)
+    return batch._replace(intrinsic_reward=values[:-1], last_intrinsic_reward=of_final_row)

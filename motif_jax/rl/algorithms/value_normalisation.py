@@ -16,15 +16,15 @@ import jax.numpy as jnp
 from motif_jax.core.training import reductions
 
 Array = jax.Array
-MINIMUM_STD = 1e-2
+MINIMUM_STD = 1e-2  # while all targets are equal, as before the first reward
 
 
 class ValueStatistics(NamedTuple):
-    """Decayed sums of the value targets' means, of the means of their squares, and of ones; float32 scalars."""
+    """Decayed sums over updates; float32 scalars."""
 
-    first: Array
-    second: Array
-    weight: Array
+    first: Array  # of the value targets' means
+    second: Array  # of the means of their squares
+    weight: Array  # of ones: `first` and `second` are divided by it
 
 
 def initial() -> ValueStatistics:
@@ -35,19 +35,21 @@ def initial() -> ValueStatistics:
 def update(
     statistics: ValueStatistics, target: Array, valid: Array, rate: float, axis_name: str | None = None
 ) -> ValueStatistics:
-    """Moves the statistics towards those of `target` [...] where `valid`, if anywhere, by `rate` in (0, 1]."""
+    """Moves the statistics by `rate` in (0, 1] towards those of `target` [...] where `valid`; not at all where nothing is valid."""
     chex.assert_equal_shape([target, valid])
     count = reductions.total(valid.astype(jnp.float32), axis_name)
     share = jnp.where(count > 0, rate, 0.0)
     first = reductions.mean(target, valid, axis_name)
-    seen = ValueStatistics(first, reductions.mean(jnp.square(target), valid, axis_name), jnp.ones(()))
-    return jax.tree.map(lambda old, new: (1 - share) * old + share * new, statistics, seen)
+    second = reductions.mean(jnp.square(target), valid, axis_name)
+    of_batch = ValueStatistics(first, second, jnp.ones(()))
+    return jax.tree.map(lambda old, new: (1 - share) * old + share * new, statistics, of_batch)
 
 
 def moments(statistics: ValueStatistics) -> tuple[Array, Array]:
     """Mean and standard deviation (at least 0.01) of the targets; float32 scalars."""
-    empty = statistics.weight == 0
-    weight = jnp.where(empty, 1.0, statistics.weight)
-    mean, second = statistics.first / weight, statistics.second / weight
+    is_empty = statistics.weight == 0
+    weight = jnp.where(is_empty, 1.0, statistics.weight)
+    mean = statistics.first / weight
+    second = statistics.second / weight
     std = jnp.sqrt(jnp.maximum(second - jnp.square(mean), MINIMUM_STD**2))
-    return mean, jnp.where(empty, 1.0, std)
+    return mean, jnp.where(is_empty, 1.0, std)

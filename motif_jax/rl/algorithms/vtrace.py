@@ -51,11 +51,11 @@ def vtrace(
 
     def step(carry: tuple[Array, Array], row: tuple[Array, ...]) -> tuple[tuple[Array, Array], Targets]:
         next_value, next_target = carry
-        v, r, gamma, final, rho, c = row
+        v, r, gamma, is_last, rho, c = row
         delta = rho * (r + gamma * next_value - v)
         target = v + delta + gamma * c * (next_target - next_value)
-        target = jnp.where(final, v, target)
-        advantage = jnp.where(final, 0.0, rho * (r + gamma * next_target - v))
+        target = jnp.where(is_last, v, target)
+        advantage = jnp.where(is_last, 0.0, rho * (r + gamma * next_target - v))
         return (v, target), Targets(target, advantage)
 
     rows = (value, reward, discount, last, jnp.minimum(ratio, rho_clip), jnp.minimum(ratio, c_clip))
@@ -64,5 +64,5 @@ def vtrace(
 
 
 def published_bootstrap(last_value: Array, last_reward: Array, gamma: float) -> Array:
-    """The published value after a rollout, float32 [B], which makes the last temporal difference of a running episode zero."""
+    """The published value after a rollout, float32 [B]: with it the last temporal difference of a running episode is zero."""
     return (last_value - last_reward) / gamma

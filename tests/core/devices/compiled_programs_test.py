@@ -19,16 +19,16 @@ REPOSITORY = Path(__file__).parents[2]
 
 def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
     page = os.sysconf("SC_PAGE_SIZE")
-    whole = zlib.compress(os.urandom(3 * page), 0)
+    program = zlib.compress(os.urandom(3 * page), 0)
     (tmp_path / "empty-cache").write_bytes(b"")
-    (tmp_path / "torn-cache").write_bytes(whole[: 2 * page])
+    (tmp_path / "torn-cache").write_bytes(program[: 2 * page])
     (tmp_path / "noise-cache").write_bytes(b"\x78\x9c\xff\xff".ljust(page, b"\xff"))
-    kept = {"whole-cache": whole, "other-cache": b"\x28\xb5\x2f\xfd".ljust(page), "notes": b""}
-    for name, content in kept.items():
+    files = {"whole-cache": program, "other-cache": b"\x28\xb5\x2f\xfd".ljust(page), "notes": b""}
+    for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "folder-cache").mkdir()
     compiled_programs.remove_torn(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {*kept, "folder-cache"}
+    assert {path.name for path in tmp_path.iterdir()} == {*files, "folder-cache"}
 
 
 def test_the_folder_of_programs_is_the_environments_or_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_keep_sets_this_process_and_the_environment_of_others(
     }
 
 
-def test_a_second_start_says_what_the_kept_programs_saved(tmp_path: Path) -> None:
+def test_a_second_start_says_how_much_the_cache_saved(tmp_path: Path) -> None:
     code = """
 import sys
 from motif_jax.core.devices import compiled_programs

@@ -36,7 +36,7 @@ SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 
 def test_a_position_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere, alone = HostPosition(None, 0, 1), {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
-    for environment, given, expected in (
+    for environment, arguments, expected in (
         ({}, (None, None, None), nowhere),
         (SLURM, (None, None, None), nowhere),
         ({}, ("localhost:1", 1, 0), nowhere),
@@ -45,7 +45,7 @@ def test_a_position_comes_from_the_config_or_from_slurm(monkeypatch: pytest.Monk
         (alone, ("slurm", None, None), nowhere),
     ):
         monkeypatch.setattr(cluster.os, "environ", environment)
-        assert cluster.position(*given) == expected
+        assert cluster.position(*arguments) == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
@@ -57,7 +57,7 @@ def test_a_batch_divides_over_hosts_and_their_devices() -> None:
         settings.check_devices(settings.check(other))
 
 
-def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
+def test_a_port_in_use_is_refused_before_jax_starts() -> None:
     with socket.create_server(("", 0)) as taken:
         here = f"localhost:{taken.getsockname()[1]}"
         with pytest.raises(UserError, match=f"coordinator={here}: port .* cannot be used here"):
@@ -74,14 +74,14 @@ def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
 )
 def test_hosts_join(coordinator: str, here: Any, where: str, named: Any, monkeypatch: Any) -> None:
     done = Mock()
-    given = {"connect_timeout_seconds": 7.25, "heartbeat_timeout_seconds": 12.5, "coordinator": coordinator}
+    options = {"connect_timeout_seconds": 7.25, "heartbeat_timeout_seconds": 12.5, "coordinator": coordinator}
     if coordinator != "slurm":
-        here, given = (coordinator, *here[1:]), {**given, "count": here[1], "index": here[2]}
+        here, options = (coordinator, *here[1:]), {**options, "count": here[1], "index": here[2]}
     monkeypatch.setattr(cluster.os, "environ", SLURM)
     monkeypatch.setattr(hosts, "jax", done)
     monkeypatch.setattr(hosts, "_leave_at_once_on_error", contextlib.nullcontext)
     monkeypatch.setattr(hosts.threading, "Timer", done.Timer)
-    with connected(ClusterHosts(**given)):
+    with connected(ClusterHosts(**options)):
         assert done.Timer.return_value.daemon is True
     late = (
         f"error: host {here[2]}: the {here[1]} hosts of the run did not all meet at {where} within 7.25 s: start all of them at about the "
@@ -106,18 +106,18 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts]
     """Gives what a function says on each of so many hosts, which are threads; of a UserError its text."""
 
     def run(count: int, work: Callable[[Hosts], Any]) -> list[Any]:
-        said, barrier, own = [np.zeros(0)] * count, threading.Barrier(count), threading.local()
+        values, barrier, thread = [np.zeros(0)] * count, threading.Barrier(count), threading.local()
 
         def gathered(value: Any) -> np.ndarray:
-            said[own.index] = np.asarray(value)
+            values[thread.index] = np.asarray(value)
             barrier.wait(60)
-            everyone = np.stack(said)
+            everyone = np.stack(values)
             barrier.wait(60)
             return everyone
 
         def one(index: int) -> Any:
             host = Hosts()
-            host.index, host.count, own.index = index, count, index
+            host.index, host.count, thread.index = index, count, index
             try:
                 return work(host)
             except UserError as error:
@@ -147,8 +147,8 @@ def test_hosts_agree(together: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
     words = ["a", {"b": [1, None]}, random.Random(0).randbytes(400).hex()]
     assert together(3, lambda host: host.gather(words[host.index])) == [words] * 3
     assert together(3, lambda host: host.sum([host.index, 4, -1])) == [[3, 12, -3]] * 3
-    for first, other, found in ((False, True, True), (True, True, True), (False, False, False)):
-        assert together(2, lambda host, a=first, b=other: host.any(b if host.index else a)) == [found] * 2
+    for first, other, expected in ((False, True, True), (True, True, True), (False, False, False)):
+        assert together(2, lambda host, a=first, b=other: host.any(b if host.index else a)) == [expected] * 2
     done = Mock(return_value=[7])
     assert together(2, lambda host: host.on_first(done)) == [[7], [7]]
     done.assert_called_once_with()
@@ -162,26 +162,26 @@ def test_hosts_agree(together: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
             host.sum([0])
         return str(caught.value)
 
-    told = together(2, locked)
+    lines = together(2, locked)
     with FolderLock(tmp_path):
-        assert together(2, lambda host: host.locked(tmp_path).__enter__()) == told
+        assert together(2, lambda host: host.locked(tmp_path).__enter__()) == lines
 
 
 def test_hosts_that_differ_say_in_what(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
-    assert told == ["w: host 0 sees 0, host 1 sees 1"] * 3
+    lines = together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
+    assert lines == ["w: host 0 sees 0, host 1 sees 1"] * 3
     assert together(3, lambda host: host.require_equal([1], "w")) == [None] * 3
 
     def alike(host: Hosts) -> None:
         host.require_alike(recall_config(hosts__index=host.index, seed=3 + host.index // 2, **SEVERAL))
 
     assert together(2, alike) == [None] * 2
-    told = ["the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"]
-    assert together(3, alike) == told * 3
+    lines = ["the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"]
+    assert together(3, alike) == lines * 3
     counts = iter([2, 3])
     monkeypatch.setattr(hosts.jax, "local_device_count", lambda: next(counts))
-    told = re.sub("[23]", "n", together(2, alike)[0])
-    assert told == "the hosts of a run need equally many devices: host 0 sees n, host 1 sees n"
+    lines = re.sub("[23]", "n", together(2, alike)[0])
+    assert lines == "the hosts of a run need equally many devices: host 0 sees n, host 1 sees n"
 
 
 def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ print(faults, before - psutil.Process().memory_info().rss)
 def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
     faults, returned = {}, {}
     for mode in ("default", "keep"):
-        said = subprocess.check_output([sys.executable, "-c", PROGRAM, mode], text=True, timeout=240)
-        faults[mode], returned[mode] = map(int, said.split())
+        printed = subprocess.check_output([sys.executable, "-c", PROGRAM, mode], text=True, timeout=240)
+        faults[mode], returned[mode] = map(int, printed.split())
     # 256 MiB are 65,536 pages (128 of them where pages are huge).
     assert faults["default"] >= 128
     assert faults["keep"] < 32
@@ -59,12 +59,12 @@ def test_accelerators(platforms: Any, plugins: str, named: Any, possible: bool, 
     assert memory.accelerator_possible(platforms) is possible
 
 
-def test_the_heap_is_told_what_keeps_and_returns_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    library, told = Mock(), [call.mallopt(-4, 0), call.mallopt(-1, 2**31 - 1), call.mallopt(-8, 1)]
+def test_the_heap_is_set_to_return_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, calls = Mock(), [call.mallopt(-4, 0), call.mallopt(-1, 2**31 - 1), call.mallopt(-8, 1)]
     monkeypatch.setattr(memory.ctypes, "CDLL", {None: library}.get)
     for name, answers, works in (("glibc", (1, 1), True), ("glibc", (1, 0), False), ("musl", (1, 1), False)):
         monkeypatch.setattr(memory.platform, "libc_ver", lambda name=name: (name, "2"))
         library.mallopt.side_effect = (1, *answers)
         library.malloc_trim.return_value = answers[-1]
         assert (memory.keep_freed_memory(), memory.return_freed_memory()) == (works, works)
-    assert library.mock_calls == [*told, call.malloc_trim(0)] * 2
+    assert library.mock_calls == [*calls, call.malloc_trim(0)] * 2

@@ -56,10 +56,10 @@ def test_changes_of_the_parameters_agree() -> None:
     counts = 1, 100
     alone = [(flatten(state.params) - start, metrics) for state, metrics in states_of(1, counts)]
     for devices in (2, 4):
-        for (state, metrics), (change, told), updates in zip(states_of(devices, counts), alone, counts):
+        for (state, metrics), (change, mean), updates in zip(states_of(devices, counts), alone, counts):
             if updates == 1:
                 jax.tree.map(
-                    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), metrics, told
+                    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), metrics, mean
                 )
             difference = flatten(state.params) - start - change
             assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change), (devices, updates)
@@ -83,14 +83,14 @@ def test_batches_are_split_in_order_along_their_axes() -> None:
     assert parallel.device_count == parallel.global_device_count == 2
     one = parallel.acting(parallel.replicate({"a": np.arange(3)}))["a"]
     assert (one.tolist(), one.devices()) == ([0, 1, 2], {parallel.devices[0]})
-    whole = parallel.put_whole(tree, {"rows": 1, "state": 0})
-    jax.tree.map(np.testing.assert_array_equal, whole, placed)
+    on_device = parallel.put_whole(tree, {"rows": 1, "state": 0})
+    jax.tree.map(np.testing.assert_array_equal, on_device, placed)
 
 
 @pytest.mark.parametrize("mesh", [None, {"data": 1, "fsdp": 2, "tensor": 1}])
 def test_random_keys_and_donated_states_survive_the_round(mesh: dict[str, int] | None) -> None:
-    there = jax.devices()[:2]
-    parallel = DataParallel(there) if mesh is None else Sharded(mesh, there)
+    devices = jax.devices()[:2]
+    parallel = DataParallel(devices) if mesh is None else Sharded(mesh, devices)
 
     def core(state: Any, batch: Any) -> tuple[Any, Any]:
         key, draw = jax.random.split(state["key"])
@@ -108,7 +108,7 @@ def test_random_keys_and_donated_states_survive_the_round(mesh: dict[str, int] |
         assert kept.is_deleted() == donate
         split = jax.random.split(jax.random.key(1))
         expected = [split[1], jax.random.split(split[0])[1]]
-        np.testing.assert_allclose(first, [float(jax.random.uniform(each)) for each in expected])
+        np.testing.assert_allclose(first, [float(jax.random.uniform(random_key)) for random_key in expected])
 
 
 def test_a_program_waits_for_the_end_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_every_matrix_is_split_both_ways(name: str) -> None:
         assert names != ("embedding",) or spec == PartitionSpec("tensor", "fsdp")
 
 
-def test_what_lies_round_the_parameters_is_split_like_them() -> None:
+def test_optimiser_state_is_split_like_the_parameters() -> None:
     for path, shape, expected in OTHERS:
         names = path.rsplit("/", 1)  # as additions and codes have it: a whole path as one key
         assert sharding.spec_of(names, shape, SIZES) == PartitionSpec(*expected), path

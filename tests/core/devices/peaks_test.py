@@ -29,7 +29,7 @@ def test_peak_of_a_device_by_its_name(kind: str, dtype: str, precision: str, exp
     assert peak_flops(SimpleNamespace(device_kind=kind), dtype, precision) == expected
 
 
-def test_memory_in_use_is_said_where_a_device_reports_it() -> None:
+def test_memory_in_use_is_shown_where_a_device_reports_it() -> None:
     reporting = SimpleNamespace(
         memory_stats=lambda: {"bytes_in_use": 12_340_000_000, "bytes_limit": 79_900_000_000}
     )

@@ -14,33 +14,35 @@ from tests.play.agent_runs import recall_training
 
 
 @pytest.mark.parametrize(
-    ("error", "shown", "said"),
+    ("error", "shown", "line"),
     [
         (ValueError("no more slots"), ServiceFailedError, "^the inference thread failed: no more slots$"),
         (UserError("the annotator died 3 times"), UserError, "^the annotator died 3 times$"),
     ],
 )
-def test_first_failure_stops_all_and_is_told(error: Exception, shown: type[Exception], said: str) -> None:
-    services, seen = Services(), threading.Event()
+def test_the_first_failure_stops_all_services_and_is_raised(
+    error: Exception, shown: type[Exception], line: str
+) -> None:
+    services, started = Services(), threading.Event()
 
     def fail() -> None:
-        seen.wait()
+        started.wait()
         raise error
 
     services.start("idle", lambda: services.stopping.wait(0.01) and None)
     services.start("inference", fail)
     services.check()
-    seen.set()
+    started.set()
     assert services.stopping.wait(240)  # a thread that has not begun when it is stopped ends at once
     services.stop()
-    with pytest.raises(shown, match=said) as caught:
+    with pytest.raises(shown, match=line) as caught:
         services.check()
     assert error in (caught.value, caught.value.__cause__)
 
 
 def system(start: Exception | None = None) -> Any:
-    given = {"config": recall_training(), "sources": [], "meters": Meters(), "start.side_effect": start}
-    return MagicMock(**given)
+    attributes = {"config": recall_training(), "sources": [], "meters": Meters(), "start.side_effect": start}
+    return MagicMock(**attributes)
 
 
 def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

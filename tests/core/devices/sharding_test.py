@@ -145,28 +145,28 @@ def test_a_batch_is_split_over_data_and_fsdp_alone() -> None:
 
 
 def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [Mock(process_index=host, platform="cpu") for host in range(3) for _ in range(2)]
-    parallel = Sharded({"data": 3, "fsdp": 1, "tensor": 2}, there)  # type: ignore[arg-type]
+    devices = [Mock(process_index=host, platform="cpu") for host in range(3) for _ in range(2)]
+    parallel = Sharded({"data": 3, "fsdp": 1, "tensor": 2}, devices)  # type: ignore[arg-type]
     assert (parallel.device_count, parallel.global_device_count, parallel.platform) == (1, 3, "cpu")
     placed = parallel.mesh.axis_names, parallel.mesh.devices.tolist()
-    assert placed == (sharding.AXES, [[there[:2]], [there[2:4]], [there[4:]]])
-    assert parallel.everywhere.mesh.devices.tolist() == [[there[:2]]]
+    assert placed == (sharding.AXES, [[devices[:2]], [devices[2:4]], [devices[4:]]])
+    assert parallel.everywhere.mesh.devices.tolist() == [[devices[:2]]]
     with pytest.raises(UserError) as caught:
-        Sharded({"data": 1, "fsdp": 2, "tensor": 3}, there)  # type: ignore[arg-type]
-    told = "a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
-    assert str(caught.value) == f"sharding: {told}"
+        Sharded({"data": 1, "fsdp": 2, "tensor": 3}, devices)  # type: ignore[arg-type]
+    line = "a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
+    assert str(caught.value) == f"sharding: {line}"
     monkeypatch.setattr(jax, "process_count", lambda: 3)
-    monkeypatch.setattr(jax, "local_devices", lambda process_index: there[2 * process_index :][:2])
-    assert (training_devices(1), training_devices(None)) == (there[::2], there)
+    monkeypatch.setattr(jax, "local_devices", lambda process_index: devices[2 * process_index :][:2])
+    assert (training_devices(1), training_devices(None)) == (devices[::2], devices)
     monkeypatch.setattr(DataParallel, "put_batch", lambda self, tree, axis: (tree, axis))
     for index in range(3):
         monkeypatch.setattr(jax, "process_index", lambda index=index: index)
-        split = DataParallel(there).put_whole({"x": np.arange(12).reshape(2, 6)}, 1)  # type: ignore[arg-type]
+        split = DataParallel(devices).put_whole({"x": np.arange(12).reshape(2, 6)}, 1)  # type: ignore[arg-type]
         np.testing.assert_equal(split, ({"x": np.arange(12).reshape(2, 6)[:, 2 * index : 2 * index + 2]}, 1))
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "line"),
     [
         ({"num_devices": 9}, "num_devices=9: must be at most the 8 of this machine"),
         (
@@ -185,19 +185,24 @@ def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch
         ({}, None),
     ],
 )
-def test_devices_and_batches_that_do_not_fit_are_refused(changes: dict[str, Any], told: str | None) -> None:
-    given = {"num_devices": None, "sharding": Sharding(fsdp=2, tensor=2), "batch_size": 24, "accumulate": 3}
-    with pytest.raises(UserError) if told else contextlib.nullcontext() as caught:
-        check_config(SimpleNamespace(**given | changes), 8, 2)  # type: ignore[arg-type]
-    assert told is None or str(caught.value) == f"config.{told}"
+def test_devices_and_batches_that_do_not_fit_are_refused(changes: dict[str, Any], line: str | None) -> None:
+    settings = {
+        "num_devices": None,
+        "sharding": Sharding(fsdp=2, tensor=2),
+        "batch_size": 24,
+        "accumulate": 3,
+    }
+    with pytest.raises(UserError) if line else contextlib.nullcontext() as caught:
+        check_config(SimpleNamespace(**settings | changes), 8, 2)  # type: ignore[arg-type]
+    assert line is None or str(caught.value) == f"config.{line}"
 
 
 def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:
     state = first_state(GPT2)
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(3, {"state": devices((1, 2, 2)).replicate(state)}, asynchronous=False)
-        found = checkpoints.restore(3, {"state": state})["state"]
-    placed = devices((1, 4, 1)).replicate(found)
+        restored = checkpoints.restore(3, {"state": state})["state"]
+    placed = devices((1, 4, 1)).replicate(restored)
     assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
     kernel = placed.params["decoder"]["block_0"]["attention"]["query"]["kernel"]
     assert [shard.data.shape for shard in kernel.addressable_shards] == [(4, 16)] * 4

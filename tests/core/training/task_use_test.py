@@ -73,7 +73,7 @@ def test_nothing_is_counted_on_a_device_of_unknown_peak() -> None:
     assert use.read() == {}
 
 
-def test_a_product_costs_as_much_again_for_each_factor_with_a_gradient() -> None:
+def test_each_factor_with_a_gradient_adds_the_cost_of_a_product() -> None:
     x, y = jnp.zeros((2, 3)), jnp.zeros((3, 5))
     jaxpr = jax.make_jaxpr(lambda x, y: x @ y)(x, y).jaxpr
     product = 2.0 * 2 * 3 * 5

@@ -34,8 +34,8 @@ def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     # The key goes to the server and nowhere else.
     assert server.keys == {f"Bearer {KEY}"}
     assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*.json*"))
-    (kept,) = (tmp_path / "run" / "conversations").glob("*.gz")
-    talks = conversations(kept)
+    (conversation,) = (tmp_path / "run" / "conversations").glob("*.gz")
+    talks = conversations(conversation)
     assert len(talks) == done["asked"]
     assert talks[0]["turns"][0]["role"] == "system"
 

@@ -13,7 +13,7 @@ PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey
 
 
 @pytest.mark.parametrize(
-    ("change", "goal", "seen"),
+    ("change", "goal", "observation"),
     [
         ("no_modification_test", "Goal of the agent: go to the red ball", "a grey key"),
         ("other_name_same_categories", "Goal of the agent: go to the red table", "a grey chair"),
@@ -29,8 +29,8 @@ PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey
         ("change_intro_first_personne_agent", "You have to go to the red ball", "a grey key"),
     ],
 )
-def test_a_published_change_replaces_its_words_alone(change, goal, seen):
-    assert PromptChange(change)(PROMPT) == f"{goal} \n Observation 0: You see {seen} 1 step left, "
+def test_a_published_change_replaces_its_words_alone(change, goal, observation):
+    assert PromptChange(change)(PROMPT) == f"{goal} \n Observation 0: You see {observation} 1 step left, "
 
 
 def test_no_published_change_is_without_a_test_of_its_words():
@@ -47,27 +47,27 @@ def test_whole_words_are_replaced_in_both_languages():
         assert (PromptChange(name, "french")(french) == french) == (name == changes.NONE)
 
 
-def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monkeypatch):
+def test_exchanged_texts_are_of_another_episode_with_the_same_actions(monkeypatch):
     def play(seed, **options):
         """What is said of the goal, what is seen in the prompt, and what in the text, of each step."""
         env, out = started(LOCAL, seed, fields=("prompt",), observations=1, **options)
         lines = []
         for action in (0, 2, 1, 0):
-            _, goal, seen, _ = decoded(out["prompt"]).split("\n")
-            lines.append((goal, seen, decoded(out["text"])))
+            _, goal, observation, _ = decoded(out["prompt"]).split("\n")
+            lines.append((goal, observation, decoded(out["text"])))
             env.step(action, out)
         return list(zip(*lines, strict=True))
 
     played = {change: play(4, change=change) for change in ("", *changes.EXCHANGED)}
-    (goal, *_), seen, text = played[""]
+    (goal, *_), observation, text = played[""]
     for change in changes.EXCHANGED:
         assert played[change][2] == text  # what is done is done in the episode
         assert goal not in played[change][0]
         assert len(set(played[change][0])) == 1
-    assert played[changes.OTHER_MISSION][1] == seen
+    assert played[changes.OTHER_MISSION][1] == observation
     # The other episode is that of a seed of its own, in which the same is done.
     assert play(seeds.derive(4, "exchanged", 0))[:2] == played[changes.OTHER_EPISODE][:2]
-    assert not set(played[changes.OTHER_EPISODE][1]) & set(seen)
+    assert not set(played[changes.OTHER_EPISODE][1]) & set(observation)
     monkeypatch.setattr(exchange, "_MAX_TRIES", 3)
-    said = told(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
-    assert "every mission of the level is 'go to the red ball'" in said
+    line = told(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
+    assert "every mission of the level is 'go to the red ball'" in line

@@ -51,16 +51,16 @@ def carried(world: Any) -> list[str] | None:
 
 def described(instruction: Any, strict: bool = False) -> dict[str, Any]:
     """An instruction as the golden files write it, one of them with the attribute `strict`."""
-    found: dict[str, Any] = {"cls": type(instruction).__name__}
+    content: dict[str, Any] = {"cls": type(instruction).__name__}
     parts = {part: getattr(instruction, part) for part in PARTS if hasattr(instruction, part)}
     for part, value in parts.items():
         if part.startswith("instr"):
-            found[part] = described(value, strict)
+            content[part] = described(value, strict)
         elif part.startswith("desc"):
-            found[part] = [value.type, value.color]
+            content[part] = [value.type, value.color]
         elif strict:
-            found[part] = value
-    return found
+            content[part] = value
+    return content
 
 
 @pytest.mark.slow

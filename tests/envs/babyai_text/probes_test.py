@@ -13,22 +13,22 @@ GOOD = {"name": "one", "goal": "go to the red ball", "observations": SEEN, "acti
 
 
 def test_ours_are_eleven_and_name_actions_that_there_are():
-    found = probes.read(probes.OWN)
-    assert len({probe.name for probe in found}) == len(found) == 11
-    assert {action for probe in found for action in probe.actions} <= set(ACTIONS)
-    assert max(len(probe.observations) for probe in found) == 3
+    known_probes = probes.read(probes.OWN)
+    assert len({probe.name for probe in known_probes}) == len(known_probes) == 11
+    assert {action for probe in known_probes for action in probe.actions} <= set(ACTIONS)
+    assert max(len(probe.observations) for probe in known_probes) == 3
 
 
 def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
     for probe in probes.read(probes.OWN):
-        whole = probe.prompt(ACTIONS, "english")
-        assert probe.goal in whole
-        assert whole.endswith(f"Action {len(probe.actions)}: ")
-        for place, number in probe.places():
-            clause = probe.observations[place][number]
-            without = probe.prompt(ACTIONS, "english", (place, number))
-            assert whole.count(f"{clause}, ") == without.count(f"{clause}, ") + 1
-            assert len(whole) == len(without) + len(clause) + 2
+        prompt = probe.prompt(ACTIONS, "english")
+        assert probe.goal in prompt
+        assert prompt.endswith(f"Action {len(probe.actions)}: ")
+        for gap, number in probe.places():
+            clause = probe.observations[gap][number]
+            without = probe.prompt(ACTIONS, "english", (gap, number))
+            assert prompt.count(f"{clause}, ") == without.count(f"{clause}, ") + 1
+            assert len(prompt) == len(without) + len(clause) + 2
 
 
 CONTENTS = (

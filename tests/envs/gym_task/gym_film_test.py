@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from motif_jax.reports.terminal import picture_text
+from motif_jax.play.terminal import picture_text
 from tests.gym_toys import Vault
 from tests.reward_fixtures import run_stage
 

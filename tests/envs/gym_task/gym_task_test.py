@@ -112,9 +112,9 @@ def test_an_error_of_the_environment_is_one_of_its_engine():
     environment, out = started("gym:ToyMortal-v0", 4, **TOYS)
     for _ in range(9):
         environment.step(1, out)
-    with pytest.raises(EngineError, match="fails at step 9 with action 1") as told:
+    with pytest.raises(EngineError, match="fails at step 9 with action 1") as error:
         environment.step(1, out)
-    assert isinstance(told.value.__cause__, OSError)
+    assert isinstance(error.value.__cause__, OSError)
 
 
 def test_texts_of_functions_and_classes_and_what_is_cut():
@@ -185,22 +185,22 @@ class Odd(gymnasium.Env):
         return 1, 0.5, False, False, self._info.pop(0) if self._info else {}
 
 
-def odd(**given):
+def odd(**arguments):
     gymnasium.registry.pop("Odd-v0", None)
-    gymnasium.register("Odd-v0", entry_point=lambda **drawn: Odd(**given, **drawn))
+    gymnasium.register("Odd-v0", entry_point=lambda **drawn: Odd(**arguments, **drawn))
     registry_of_specs.cache_clear()
     return "gym:Odd-v0"
 
 
 def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
     many = {f"n{number:02}": number for number in range(40)}
-    told = {"is_success": True, "final_info": {"seed": np.float32(2.5)}, "bad": np.nan, "text": "a"}
-    environment, out = started(odd(info=[{}, told, many, {"n03": 9}]))
+    final_info = {"is_success": True, "final_info": {"seed": np.float32(2.5)}, "bad": np.nan, "text": "a"}
+    environment, out = started(odd(info=[{}, final_info, many, {"n03": 9}]))
     for _ in range(5):
         environment.step(0, out)
-    kept = {f"n{number:02}": float(number) for number in range(30)} | {"n03": 9.0}
+    numbers = {f"n{number:02}": float(number) for number in range(30)} | {"n03": 9.0}
     known = {"return": 2.5, "length": 5.0, "success": 1.0, "info_seed": 2.5}
-    assert environment.episode_info() == known | kept
+    assert environment.episode_info() == known | numbers
     environment.reset(0, out)
     assert environment.episode_info() == {"return": 0.0, "length": 0.0}
 
@@ -211,8 +211,8 @@ class Judged(gymnasium.Env):
     observation_space = spaces.Discrete(9)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, ends="terminated", **given):
-        self._ends, self._given = ends, given
+    def __init__(self, ends="terminated", **arguments):
+        self._ends, self._given = ends, arguments
 
     def reset(self, *, seed=None, options=None):
         if seed is not None:
@@ -228,9 +228,9 @@ class Judged(gymnasium.Env):
         return self._step, reward, *ends, {}
 
 
-def judged(**given):
+def judged(**arguments):
     gymnasium.registry.pop("Judged-v0", None)
-    gymnasium.register("Judged-v0", entry_point=lambda: Judged(**given))
+    gymnasium.register("Judged-v0", entry_point=lambda: Judged(**arguments))
     registry_of_specs.cache_clear()
     return "gym:Judged-v0"
 

@@ -39,16 +39,16 @@ def test_observations_rewards_and_ends_are_those_of_minigrid(name: str) -> None:
     for step in range(300):
         if ended:
             ours.reset(step, out)
-            seen, _ = theirs.reset(seed=step)
+            observation, _ = theirs.reset(seed=step)
         else:
             # Mostly forward and toggle, so that doors open within few steps.
             action = int(generator.choice(6, p=[0.1, 0.1, 0.35, 0.15, 0.05, 0.25]))
             reward, end = ours.step(action, out)
-            seen, expected, terminated, truncated, _ = theirs.step(action)
+            observation, expected, terminated, truncated, _ = theirs.step(action)
             assert (reward, end) == (expected, TERMINATED if terminated else 2 * truncated)
         ended = not ended and end != RUNNING
-        np.testing.assert_array_equal(shown(out), seen["image"])
-        assert out["direction"].argmax() == seen["direction"]
+        np.testing.assert_array_equal(shown(out), observation["image"])
+        assert out["direction"].argmax() == observation["direction"]
 
 
 def small_world(faced: Any = None, **options: Any) -> tuple[MiniGridEvents, dict[str, np.ndarray]]:

@@ -73,7 +73,7 @@ def test_a_skill_gained_by_a_cast_is_improved_but_not_as_published(compat, keys,
         (PUBLISHED, [*CASTS, SPACE], ""),
     ],
 )
-def test_a_skill_shown_over_a_prompt_after_a_cast_is_missed_as_published(compat, keys, message):
+def test_a_skill_over_a_prompt_after_a_cast_is_missed_as_published(compat, keys, message):
     steps = [(CAST, [CHOOSE, {**MORE_CONFIDENT, "more": 1}, {"time": 2}, *IMPROVED])]
 
     assert last_step(SCORE, steps, compat)[:2] == (keys, message)
@@ -149,7 +149,7 @@ def test_an_improvement_on_the_stairs_hides_their_sentence_as_published(compat, 
         (PUBLISHED, [ord(">"), SPACE, *QUIT]),
     ],
 )
-def test_the_sentence_of_the_stairs_over_a_prompt_hides_a_skill_as_published(compat, keys):
+def test_the_stairs_sentence_over_a_prompt_hides_a_skill_as_published(compat, keys):
     stairs = {"msg": "You descend the stairs.", "time": 2, "dlevel": 2}
     after = [{**stairs, "msg": message} for message in (SKILL, "Pick", "")]
 

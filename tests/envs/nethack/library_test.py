@@ -20,10 +20,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_episodes_of_several_kept_games_are_those_of_libraries_that_are_loaded_anew():
+def test_games_that_share_code_play_like_freshly_loaded_ones():
     """Left in the middle, ended by death, and quit, in turns: no game finds anything of another."""
-    engines = [NetHackEngine(shared_code=kept) for kept in (True, True, True, False)]
-    *kept, fresh = games = [Game("NetHackScore-v1", engine, 400, {}) for engine in engines]
+    engines = [NetHackEngine(shared_code=shared) for shared in (True, True, True, False)]
+    *shared, fresh = games = [Game("NetHackScore-v1", engine, 400, {}) for engine in engines]
     ends = set()
 
     def play(game, seed, steps):
@@ -39,12 +39,12 @@ def test_episodes_of_several_kept_games_are_those_of_libraries_that_are_loaded_a
 
     for episode in range(5):
         seeds, steps = [100 * episode + number for number in range(3)], (30, 150, 400)
-        for game, seed in zip(kept, seeds, strict=True):
+        for game, seed in zip(shared, seeds, strict=True):
             game.start(seed)
-        seen = list(itertools.zip_longest(*map(play, kept, seeds, steps)))
+        screens = list(itertools.zip_longest(*map(play, shared, seeds, steps)))
         for number, (seed, limit) in enumerate(zip(seeds, steps, strict=True)):
             fresh.start(seed)
-            of_one = [step[number] for step in seen if step[number] is not None]
+            of_one = [step[number] for step in screens if step[number] is not None]
             assert list(play(fresh, seed, limit)) == of_one
     assert {END_DEATH, END_LIMIT} <= ends
     for game in games:
@@ -96,7 +96,7 @@ def test_a_game_finds_nothing_of_what_was_there_before():
     fresh.close()
 
 
-def test_where_libraries_cannot_be_kept_it_is_said(monkeypatch):
+def test_a_system_that_cannot_share_libraries_is_reported(monkeypatch):
     assert registry.spec("NetHackScore-v1").remark == ""
     slower = "engines loaded again for each game, which is slower"
 
@@ -108,7 +108,7 @@ def test_where_libraries_cannot_be_kept_it_is_said(monkeypatch):
     assert registry.spec("NetHackScore-v1").remark.startswith(f"{slower} (only where Linux runs on x86-64")
 
 
-def test_where_libraries_cannot_be_kept_games_are_played(monkeypatch):
+def test_games_are_played_where_libraries_cannot_be_shared(monkeypatch):
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
     engine = NetHackEngine()
 
@@ -121,15 +121,17 @@ def test_where_libraries_cannot_be_kept_games_are_played(monkeypatch):
 def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):
     """Shops price worthless glass by the second in which a game began; here by its seed."""
     births = []
-    monkeypatch.setattr("motif_jax.envs.nethack.engine.set_long", lambda *given: births.append(given[-1]))
-    kept, fresh = NetHackEngine(), NetHackEngine(shared_code=False)
+    monkeypatch.setattr(
+        "motif_jax.envs.nethack.engine.set_long", lambda *arguments: births.append(arguments[-1])
+    )
+    shared, fresh = NetHackEngine(), NetHackEngine(shared_code=False)
     for seed in (3, 4, 3):
-        kept.start(*game_seeds(seed))
+        shared.start(*game_seeds(seed))
         fresh.start(*game_seeds(seed))
-        assert births[-1] == kept._library.long("ubirthday").value
+        assert births[-1] == shared._library.long("ubirthday").value
     assert births == [1 + game_seeds(seed)[0] % (1 << 30) for seed in (3, 4, 3)]
-    for call in (kept._library.long, lambda name: library.set_long(fresh._game.dlpath, name, 0)):
+    for call in (shared._library.long, lambda name: library.set_long(fresh._game.dlpath, name, 0)):
         with pytest.raises(ValueError, match="no_such_name"):
             call("no_such_name")
-    kept.close()
+    shared.close()
     fresh.close()

@@ -98,7 +98,7 @@ def test_engine_constants_are_ours():
         assert {"shape": array.shape, "dtype": array.dtype} == nethack.OBSERVATION_DESC[name]
 
 
-def test_what_is_refused_is_one_line(monkeypatch):
+def test_refused_options_are_one_line(monkeypatch):
     """An engine may not get past its opening screens, or show prompts for ever; a closed one takes no keys."""
     unknown = told(registry.spec, "NetHackScore-v1", fields=("tty", "inventory", "glyphs"))
     assert (
@@ -114,8 +114,8 @@ def test_what_is_refused_is_one_line(monkeypatch):
     assert name.startswith(
         "config.environment.name: there is no environment 'NetHackScore-v0'; choose one of NetHack"
     )
-    found = switches({"sober_mask": 1, "glam_french_goal": True, "oni_extended_steps": 0})
-    assert (found, switches(None)) == ({"sober_mask": True, "oni_extended_steps": False}, {})
+    compat = switches({"sober_mask": 1, "glam_french_goal": True, "oni_extended_steps": 0})
+    assert (compat, switches(None)) == ({"sober_mask": True, "oni_extended_steps": False}, {})
     engine, fake = NetHackEngine(), FakeEngine({})
     monkeypatch.setattr(engine_module, "_MAX_OPENING_PROMPTS", 1)
     assert told(engine.start, 3, 4) == "the game of seeds 3, 4 did not get past its opening screens"

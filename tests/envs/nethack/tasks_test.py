@@ -24,7 +24,7 @@ def test_published_rules(case):
     check_published(case)
 
 
-def test_keys_and_glyphs_are_the_golden_ones():
+def test_keys_and_glyphs_equal_the_published_ones():
     assert list(TASK_KEYS) == GOLDEN["action_keys"]
     for step in (step for case in GOLDEN["cases"] for step in case["steps"]):
         assert TASK_KEYS[step["action_index"]] == step["action_key"]
@@ -45,7 +45,7 @@ def test_the_oracle_is_a_glyph_and_no_pet_nor_bytes(task, glyphs, reward):
 
 
 @pytest.mark.parametrize(
-    ("condition", "compat", "seen"),
+    ("condition", "compat", "is_seen"),
     [
         (0x000, None, True),
         (0x001, None, True),
@@ -56,13 +56,13 @@ def test_the_oracle_is_a_glyph_and_no_pet_nor_bytes(task, glyphs, reward):
         (0x201, {"sober_mask": True}, True),
     ],
 )
-def test_who_hallucinates_has_not_seen_the_oracle_soberly(condition, compat, seen):
+def test_a_hallucinating_hero_has_not_seen_the_oracle_soberly(condition, compat, is_seen):
     frame = {"time": 2, "cond": condition, "glyphs": ORACLE_BESIDE}
 
     (sober,) = play("NetHackOracleSober-v1", {}, [(1, [frame])], compat=compat)
     (plain,) = play("NetHackOracle-v1", {}, [(1, [frame])], compat=compat)
 
-    assert sober[0] == (50.0 if seen else 0.0)
+    assert sober[0] == (50.0 if is_seen else 0.0)
     assert plain[0] == 50.0
 
 
@@ -83,9 +83,9 @@ def test_oracle_is_seen_from_the_edge_of_the_map():
         for column, row in itertools.product((x - 1, x, x + 1), (y - 1, y, y + 1)):
             if 0 <= column < 79 and 0 <= row < 21:
                 frame = {"x": x, "y": y, "time": 2, "glyphs": [[row, column, ORACLE_GLYPH]]}
-                for compat, seen in ((None, True), ({"oracle_patch_edge": True}, 0 not in (x, y))):
-                    (found,) = play("NetHackOracle-v1", {}, [(1, [frame])], compat=compat)
-                    assert found[:2] == ((50.0, TERMINATED) if seen else (0.0, RUNNING))
+                for compat, is_seen in ((None, True), ({"oracle_patch_edge": True}, 0 not in (x, y))):
+                    (result,) = play("NetHackOracle-v1", {}, [(1, [frame])], compat=compat)
+                    assert result[:2] == ((50.0, TERMINATED) if is_seen else (0.0, RUNNING))
 
 
 def test_step_limit_is_a_truncation():
@@ -117,8 +117,8 @@ def test_scout_counts_the_latest_view_of_each_level():
         (7, 1, other),
     ]
     first, *rest = [
-        {"time": time, "glyphs": [[1, column, 5] for column in range(count)], **place}
-        for time, count, place in frames
+        {"time": time, "glyphs": [[1, column, 5] for column in range(count)], **level}
+        for time, count, level in frames
     ]
     played = play("NetHackScore-v1", first, [(1, [frame]) for frame in rest])
     scouts = [result[4]["scout"] for result in played]
@@ -198,15 +198,15 @@ def test_a_reset_after_the_step_limit_sends_no_keys():
 
 
 @pytest.mark.parametrize("off", [False, True])
-def test_message_counts_are_the_golden_ones(off):
+def test_message_counts_equal_the_published_ones(off):
     numbers = load_golden("reward_norm.npz")
     episodes, expected = (json.loads(str(numbers[name])) for name in ("msg_episodes", "msg_counts"))
     env, out = on(engine := FakeEngine({}), compat={"message_count_off": off})
     for messages, counts in zip(episodes, expected, strict=True):
-        engine.first, seen = {"msg": messages[0]}, []
+        engine.first, counted = {"msg": messages[0]}, []
         env.reset(0, out)
         for message in (*messages[1:], ""):
-            seen.append(float(out["message_count"]))
+            counted.append(float(out["message_count"]))
             engine.frames = [{"msg": message}]
             env.step(1, out)
-        assert seen == ([1.0] * len(messages) if off else counts)
+        assert counted == ([1.0] * len(messages) if off else counts)

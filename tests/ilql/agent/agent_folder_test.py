@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import re
+import string
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,13 +17,15 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
+from docs.examples import backwards
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues.items import Delimiters, Vocabulary
 from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.lm.model import LanguageModel
-from tests import text_agents
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
+from tests import text_agents, toy_text
 from tests.toy_text import Letters
 
 _INIT = TextAgentNetwork.init
@@ -40,7 +44,7 @@ def drawn(config: Any, design: Design, seed: int = 0) -> Callable[[Any], Any]:
 
 @pytest.fixture(autouse=True)
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_agents, "_initialiser", drawn)
+    monkeypatch.setattr(text_agents, "initialiser", drawn)
 
 
 @pytest.mark.parametrize(
@@ -62,54 +66,136 @@ def test_an_agent_is_read_as_it_was_written(tmp_path: Path, design: Design) -> N
     assert agent_folder.load(tmp_path, task=words).task is words
 
 
-def test_the_vocabulary_of_a_task() -> None:
-    made: Any = SimpleNamespace(tokenizer=Letters, learned_tokens=lambda: 0)
-    found = agent_folder.vocabulary_of(made)
-    texts = (*"abcdefghijklmnopqrstuvwxyz", "<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
-    assert found == Vocabulary(32, Letters.delimiters, agent_folder.vocabulary_digest(Letters()), texts)
-    made.learned_tokens = lambda: 40
-    assert agent_folder.vocabulary_of(made) == Vocabulary(46, Delimiters(40, 41, 42, 43, 44, 45), None)
+def test_the_vocabulary_of_a_task_has_the_texts_of_its_tokens() -> None:
+    vocabulary = agent_folder.vocabulary_of(toy_text.Task({}))
+
+    texts = (*string.ascii_lowercase, "<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
+    assert vocabulary == Vocabulary(32, Letters.delimiters, agent_folder.vocabulary_digest(Letters()), texts)
 
 
-def test_what_is_no_agent_is_told(tmp_path: Path, record: bool) -> None:
-    path = text_agents.write(tmp_path / "run") / "agent" / "agent.json"
-    about, run, found = json.loads(path.read_text()), path.parent.parent, {}
-    for change in (
-        {},
-        {"version": 2},
-        {"settings": {"longest_action": 0}},
-        {"settings": {"longest_action": True}},
-        {"settings": {}},
-        {"settings": []},
-        {"method": 3},
-        {"task": None},
-        {"design": {"odd": 1}},
-        {"options": 1},
-        {"vocabulary": "another"},
+def test_a_vocabulary_to_be_learned_has_size_and_delimiters() -> None:
+    vocabulary = agent_folder.vocabulary_of(backwards.Task({"vocab_size": 40}))
+
+    assert vocabulary == Vocabulary(46, Delimiters(40, 41, 42, 43, 44, 45), None)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run of Wordle."""
+    return text_agents.write(tmp_path / "run")
+
+
+def change(run: Path, **values: Any) -> None:
+    """Changes entries of the agent's description."""
+    path = run / "agent" / "agent.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_description_has_the_folder_and_what_was_written(run: Path) -> None:
+    about = agent_folder.describe(run, "key")
+
+    assert about == {
+        "version": 1,
+        "method": "ilql",
+        "task": "wordle",
+        "options": {"num_words": 20},
+        "design": dataclasses.asdict(Design()),
+        "settings": {"longest_action": 6},
+        "vocabulary": agent_folder.vocabulary_digest(WordleTokenizer()),
+        "folder": str(run / "agent"),
+    }
+
+
+def test_an_agent_of_another_task_is_refused(run: Path) -> None:
+    message = f"config.key={run}: was trained for the task wordle, config.task is reddit"
+    with pytest.raises(UserError, match=f"^{message}$"):
+        agent_folder.options_for("reddit", run, "key")
+
+
+def test_settings_need_no_longest_action(run: Path) -> None:
+    change(run, settings={})
+
+    assert agent_folder.load(run).settings == {}
+
+
+def test_an_agent_of_another_format_is_refused(run: Path) -> None:
+    change(run, version=2)
+
+    with pytest.raises(
+        UserError, match=f"config.key={run}: holds an agent of format 2, this version reads 1"
     ):
-        path.write_text(json.dumps(about | change))
-        calls = agent_folder.describe, functools.partial(agent_folder.options_for, "reddit")
-        found[str(change)] = "".join(outcome_text(call, run, "key", folder=tmp_path) for call in calls)
-        found[str(change)] += outcome_text(
-            lambda: agent_folder.load(path.parent, "key").about, folder=tmp_path
-        )
-    path.unlink()
-    found["none"] = outcome_text(agent_folder.find, run, "key", folder=tmp_path)
-    (run / "checkpoints").mkdir()
-    found["unfinished"] = outcome_text(agent_folder.find, run, "key", folder=tmp_path)
-    for name in ("heads", "target_heads"):
-        folder = text_agents.write(tmp_path / name) / "agent"
-        (folder / name / "heads.json").unlink()
-        found[name] = outcome_text(agent_folder.load, folder, folder=tmp_path)
-    folder = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt") / "agent"
-    save_file({"kernel": np.zeros(3, np.float32)}, folder / agent_folder.PREFIX)
-    found["prefix"] = outcome_text(agent_folder.load, folder, folder=tmp_path)
-    (folder / agent_folder.PREFIX).write_text("no")
-    found["no prefix"] = outcome_text(agent_folder.load, folder, folder=tmp_path)
-    assert_matches_packed_recording("agents_told", found, record)
+        agent_folder.describe(run, "key")
 
 
-def test_an_agent_that_was_moved_has_its_own_tokenizer_and_names_no_other_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"settings": {"longest_action": 0}}, "longest_action is no number of tokens"),
+        ({"settings": {"longest_action": True}}, "longest_action is no number of tokens"),
+        ({"settings": []}, "'list' object has no attribute 'get'"),
+        ({"method": 3}, "method or task are no text"),
+        ({"task": None}, "method or task are no text"),
+        ({"design": {"odd": 1}}, "Design.__init__() got an unexpected keyword argument 'odd'"),
+        ({"options": 1}, "'int' object is not iterable"),
+    ],
+)
+def test_a_damaged_description_is_refused(run: Path, values: dict[str, Any], reason: str) -> None:
+    change(run, **values)
+    message = f"{run / 'agent' / 'agent.json'} is damaged ({reason}): train {run} again"
+
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        agent_folder.load(run, "key")
+
+
+def test_an_agent_with_other_tokens_is_refused(run: Path) -> None:
+    change(run, vocabulary="another")
+
+    with pytest.raises(UserError, match=f"config.key={run}: was trained with other tokens than Wordle has"):
+        agent_folder.load(run, "key")
+
+
+def test_a_folder_without_an_agent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"must be the run folder of train_text, or an agent's; it has no agent/agent\.json"
+    ):
+        agent_folder.find(tmp_path, "key")
+
+
+def test_a_training_that_has_not_ended_has_no_agent(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+
+    with pytest.raises(UserError, match="its training has not ended: give its command again"):
+        agent_folder.find(tmp_path, "key")
+
+
+@pytest.mark.parametrize(("name", "heads"), [("heads", "v, q1, q2"), ("target_heads", "q1, q2")])
+def test_missing_heads_are_refused(run: Path, name: str, heads: str) -> None:
+    folder = run / "agent" / name
+    (folder / "heads.json").unlink()
+
+    with pytest.raises(UserError, match=f"{folder} has heads none of other forms than {heads} of agent.json"):
+        agent_folder.load(run)
+
+
+def test_a_prefix_of_another_width_is_refused(tmp_path: Path) -> None:
+    run = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
+    save_file({"kernel": np.zeros(3, np.float32)}, run / "agent" / agent_folder.PREFIX)
+
+    with pytest.raises(
+        UserError, match=r"prefix\.safetensors does not fit a model of width 16: train it again"
+    ):
+        agent_folder.load(run)
+
+
+def test_a_damaged_prefix_is_refused(tmp_path: Path) -> None:
+    run = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
+    (run / "agent" / agent_folder.PREFIX).write_text("no")
+
+    with pytest.raises(UserError, match=r"prefix\.safetensors cannot be read"):
+        agent_folder.load(run)
+
+
+def test_a_moved_agent_has_its_own_tokenizer(tmp_path: Path) -> None:
     made = Tokenizer(models.WordLevel({"<unk>": 0, "hello": 1}, "<unk>"))
     made.save(str(tmp_path / "tokenizer.json"))
     for named in (tmp_path, tmp_path / "tokenizer.json"):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,6 @@ from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.ilql.agent.agent_folder_test import drawn
 from tests.lm import models, recipes
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -67,45 +66,140 @@ def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         change()
 
 
-def test_an_agent_begins_with_parts_of_others(tmp_path: Path, monkeypatch: Any, record: bool) -> None:
-    """Known by the first numbers of their leaves: fresh ones, and those of the three runs, are drawn and not alike."""
-    made = lambda model, design: drawn(model, design, seed=len(f"{design}"))  # noqa: E731
-    monkeypatch.setattr(text_agents, "_initialiser", made)
-    init = lambda self, key: drawn(self.model.config, self.design, 1)(key)  # noqa: E731
+DESIGNS = {"bc": Design("none"), "ilql": Design(), "dt": Design("none", prefix=True)}
+FRESH = 1
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Runs of three methods. No two parts of them, or of a fresh agent, are alike."""
+    monkeypatch.setattr(
+        text_agents, "initialiser", lambda model, design: drawn(model, design, len(f"{design}"))
+    )
+    init = lambda self, key: drawn(self.model.config, self.design, FRESH)(key)  # noqa: E731
     monkeypatch.setattr(TextAgentNetwork, "init", init)
-    designs = {"bc": Design("none"), "ilql": Design(), "dt": Design("none", prefix=True)}
-    runs = {name: str(text_agents.write(tmp_path / name, each, name)) for name, each in designs.items()}
+    return {name: str(text_agents.write(tmp_path / name, design, name)) for name, design in DESIGNS.items()}
+
+
+class Beginning(NamedTuple):
+    """The initial parameters of an agent, divided and together, and fresh ones of the same design."""
+
+    start: agent_start.Start
+    params: Any
+    fresh: Any
+
+
+def begin(method: str, initial: InitialParameters, **options: Any) -> Beginning:
+    config = TextConfig(task="wordle", method=TextMethod(name=method, **options), initial=initial)
     tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
+    settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
+    objective = text_run.objective_of(config, settings)
+    start = agent_start.start(None, initial, objective, tokens, jax.random.key(0))
+    params = agent_start.agent_params(objective, start.learned, start.target, start.frozen)
+    fresh = drawn(settings, objective.agent.design, FRESH)(jax.random.key(0))
+    return Beginning(start, params, fresh)
 
-    def begun(method: str, policy: str = "", value: str = "", **changes: Any) -> str:
-        initial = InitialParameters(policy=runs.get(policy), value=runs.get(value))
-        config = TextConfig(task="wordle", method=TextMethod(name=method, **changes), initial=initial)
-        settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
-        objective = text_run.objective_of(config, settings)
-        found = agent_start.start(None, initial, objective, tokens, jax.random.key(0))
-        whole = agent_start.agent_params(objective, *found[:3])
-        groups = {name: whole[name] for name in whole if name != "trunks"} | whole["trunks"]
-        leaves = {name: jax.tree.leaves(each) for name, each in groups.items()}
-        firsts = {name: [float(leaf.ravel()[0]) for leaf in each[:4]] for name, each in leaves.items()}
-        return f"{[sorted(part.get('trunks', ())) for part in found[:3]]} {sorted(found.digests)} {firsts}"
 
-    alone, shared = {"separate_target": False}, {"separate_policy": False}
-    cases: list[tuple[str, dict[str, Any]]] = [
-        ("ilql", {"policy": "bc"}),
-        ("ilql", {"policy": "bc", **shared}),
-        ("ilql", {"policy": "ilql", **alone}),
-        ("ilql", {"value": "bc"}),
-        ("ilql", {"policy": "bc", "value": "bc", **alone}),
-        ("ilql", {"value": "ilql"}),
-        ("bc", {"policy": "bc"}),
-        ("dt", {"policy": "dt"}),
-        ("chai", {"policy": "bc"}),
-        ("ilql", {"value": "dt"}),
-        ("ilql", {"policy": "dt"}),
-        ("dt", {"policy": "bc"}),
-        ("ilql", {"value": "ilql", "double_q": False}),
-        ("ilql", {"value": "ilql", "advanced_mlp": True}),
-        ("chai", {"value": "dt"}),
-    ]
-    found = {f"{case}": outcome_text(begun, case[0], **case[1], folder=tmp_path) for case in cases}
-    assert_matches_packed_recording("agent_starts", found, record)
+def assert_equal(params: Any, others: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, params, others)
+
+
+def test_a_policy_is_copied_and_values_are_fresh(runs: dict[str, str]) -> None:
+    bc = agent_folder.load(runs["bc"]).params
+
+    start, params, fresh = begin("ilql", InitialParameters(policy=runs["bc"]))
+
+    assert_equal(params["trunks"]["policy"], bc["trunks"]["policy"])
+    for part in ("values", "target"):
+        assert_equal(params["trunks"][part], fresh["trunks"][part])
+    assert_equal(params["heads"], fresh["heads"])
+    assert set(start.digests) == {"initial policy"}
+
+
+def test_policy_and_values_are_learned_and_the_target_follows(runs: dict[str, str]) -> None:
+    start, _, _ = begin("ilql", InitialParameters(policy=runs["bc"]))
+
+    assert set(start.learned["trunks"]) == {"policy", "values"}
+    assert set(start.target["trunks"]) == {"target"}
+    assert start.frozen == {}
+
+
+def test_a_shared_trunk_and_its_target_begin_as_the_policy(runs: dict[str, str]) -> None:
+    bc = agent_folder.load(runs["bc"]).params
+
+    _, params, _ = begin("ilql", InitialParameters(policy=runs["bc"]), separate_policy=False)
+
+    assert set(params["trunks"]) == {"values", "target"}
+    for trunk in params["trunks"].values():
+        assert_equal(trunk, bc["trunks"]["policy"])
+
+
+def test_only_the_policy_is_taken_of_an_agent_with_values(runs: dict[str, str]) -> None:
+    ilql = agent_folder.load(runs["ilql"]).params
+
+    _, params, fresh = begin("ilql", InitialParameters(policy=runs["ilql"]), separate_target=False)
+
+    assert_equal(params["trunks"]["policy"], ilql["trunks"]["policy"])
+    assert_equal(params["trunks"]["values"], fresh["trunks"]["values"])
+
+
+def test_values_begin_as_the_policy_of_an_agent_without_values(runs: dict[str, str]) -> None:
+    bc = agent_folder.load(runs["bc"]).params
+
+    start, params, fresh = begin("ilql", InitialParameters(value=runs["bc"]))
+
+    for part in ("values", "target"):
+        assert_equal(params["trunks"][part], bc["trunks"]["policy"])
+    assert_equal(params["trunks"]["policy"], fresh["trunks"]["policy"])
+    assert_equal(params["heads"], fresh["heads"])
+    assert set(start.digests) == {"initial value"}
+
+
+def test_values_are_copied_with_their_targets_and_heads(runs: dict[str, str]) -> None:
+    ilql = agent_folder.load(runs["ilql"]).params
+
+    _, params, fresh = begin("ilql", InitialParameters(value=runs["ilql"]))
+
+    for part in ("values", "target"):
+        assert_equal(params["trunks"][part], ilql["trunks"][part])
+    for part in ("heads", "target_heads"):
+        assert_equal(params[part], ilql[part])
+    assert_equal(params["trunks"]["policy"], fresh["trunks"]["policy"])
+
+
+def test_a_prefix_is_copied_if_the_run_has_one(runs: dict[str, str]) -> None:
+    of_dt = begin("dt", InitialParameters(policy=runs["dt"]))
+    of_bc = begin("dt", InitialParameters(policy=runs["bc"]))
+
+    assert_equal(of_dt.params["prefix"], agent_folder.load(runs["dt"]).params["prefix"])
+    assert_equal(of_bc.params["prefix"], of_bc.fresh["prefix"])
+
+
+def test_the_trunk_of_chai_is_frozen(runs: dict[str, str]) -> None:
+    bc = agent_folder.load(runs["bc"]).params
+
+    start, _, _ = begin("chai", InitialParameters(policy=runs["bc"]))
+
+    assert not start.learned.get("trunks")
+    assert_equal(start.frozen["trunks"], {"values": bc["trunks"]["policy"]})
+
+
+CONDITIONED = "was trained by dt, whose policy is conditioned on a return: must be a run of another method"
+OTHER_HEADS = "was trained by ilql, and has heads of another kind than config.method asks for"
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "run", "options", "message"),
+    [
+        ("ilql", "value", "dt", {}, CONDITIONED),
+        ("ilql", "policy", "dt", {}, CONDITIONED),
+        ("chai", "value", "dt", {}, CONDITIONED),
+        ("ilql", "value", "ilql", {"double_q": False}, OTHER_HEADS),
+        ("ilql", "value", "ilql", {"advanced_mlp": True}, OTHER_HEADS),
+    ],
+)
+def test_a_run_with_other_parts_is_refused(
+    runs: dict[str, str], method: str, part: str, run: str, options: dict[str, bool], message: str
+) -> None:
+    with pytest.raises(UserError, match=f"config.initial.{part}={runs[run]}: {message}"):
+        begin(method, InitialParameters(**{part: runs[run]}), **options)

@@ -122,7 +122,7 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", [Design(q="utterance"), *extra(Design(), Design(q="mean", v=False))])
-def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -> None:
+def test_the_best_of_many_samples_continues_with_its_text(design: Design) -> None:
     decoder, params = made(design)
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
     how = Decoding("rerank", 3, width=4, batches=2, advantage_weight=0.5, log_prob_weight=0.1)
@@ -162,7 +162,7 @@ def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -
 
 
 @pytest.mark.slow
-def test_a_text_longer_than_the_model_is_read_from_its_later_part() -> None:
+def test_a_text_longer_than_the_model_loses_its_beginning() -> None:
     (decoder, params), how = made(Design()), Decoding("greedy", max_tokens=4, advantage_weight=2.0)
     session = TextSession(decoder, params, 1, how, MARKS)
     text = np.random.default_rng(0).integers(0, 10, 60).tolist()

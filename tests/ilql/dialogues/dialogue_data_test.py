@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,209 +16,325 @@ from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import tokenised
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.writer import TokensWriter
 from tests import resumed, reward_fixtures
 from tests.toy_text import Letters, Task
 
 
-def test_the_best_the_worst_and_those_that_are_good_enough() -> None:
-    returns = np.array([-3.0, -1.0, -6.0, -1.0, -2.0, -5.0])
-    dataset: Any = SimpleNamespace(item_columns={"return": returns})
-    changes = {}, {"top": 0.5}, {"top": 0.2}, {"bottom": 0.5}, {"cutoff": -2.0}, {"top": 0.7, "cutoff": -1.0}
-    kept = [dialogue_data.chosen_items(DialogueFilter(**each), dataset).tolist() for each in changes]
-    assert kept == [[0, 1, 2, 3, 4, 5], [1, 3, 4], [1], [0, 2, 5], [1, 3, 4], [1, 3]]
+@pytest.mark.parametrize(
+    ("criteria", "chosen"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"top": 0.5}, [1, 3, 4]),
+        ({"top": 0.2}, [1]),
+        ({"bottom": 0.5}, [0, 2, 5]),
+        ({"cutoff": -2.0}, [1, 3, 4]),
+        ({"top": 0.7, "cutoff": -1.0}, [1, 3]),
+    ],
+    ids=str,
+)
+def test_a_filter_chooses_by_return(tmp_path: Path, criteria: dict[str, float], chosen: list[int]) -> None:
+    with TokensWriter(tmp_path / "tokens", 10, "numbers", {}, {"return": "float64"}) as writer:
+        for total in (-3.0, -1.0, -6.0, -1.0, -2.0, -5.0):
+            writer.add([1], item_columns={"return": total})
+        writer.commit()
+    dataset = TokensDataset(tmp_path / "tokens")
+
+    assert dialogue_data.chosen_items(DialogueFilter(**criteria), dataset).tolist() == chosen
 
 
-def drawn_from(stream: Any, size: int, seed: int = 1, *wanted: Any) -> StreamBatches:
-    plan = ItemLayout(Letters.delimiters.pad)
-    return StreamBatches(stream, Letters(), token_rewards.constant(0.0), plan, size, seed, *wanted)
+def batches_of(
+    stream: dialogue.DialogueStream,
+    batch_size: int,
+    seed: int = 1,
+    accepts: Callable[[dialogue.Dialogue], bool] | None = None,
+) -> StreamBatches:
+    layout = ItemLayout(Letters.delimiters.pad)
+    return StreamBatches(stream, Letters(), token_rewards.constant(0.0), layout, batch_size, seed, accepts)
 
 
-def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_numbers() -> None:
+def filtered(cutoff: float, seed: int = 1) -> StreamBatches:
+    """Batches of games of three letters with a return of at least `cutoff`."""
     stream = Task({"length": 3}).stream("games", "half")
+    return batches_of(stream, 16, seed, lambda game: game.total >= cutoff)
 
-    def drawn(least: float, seed: int = 1) -> StreamBatches:
-        return drawn_from(stream, 16, seed, lambda each: each.total >= least)
 
-    good = drawn(2.0).batches(3, 2)
-    assert (good.returns >= 2).all()
-    np.testing.assert_array_equal(good.tokens[1], drawn(2.0).batches(4, 1).tokens[0])
-    assert not np.array_equal(good.tokens[0], good.tokens[1])
-    assert not np.array_equal(good.tokens, drawn(2.0, seed=2).batches(3, 2).tokens)
-    assert (drawn(0.0).batches(3, 2).returns < 2).any()
+def test_a_filtered_stream_is_drawn_until_a_batch_is_full() -> None:
+    assert (filtered(2.0).batches(3, 2).returns >= 2).all()
+    assert (filtered(0.0).batches(3, 2).returns < 2).any()
+
+
+def test_a_batch_of_a_stream_depends_on_seed_and_step_alone() -> None:
+    two_steps = filtered(2.0).batches(3, 2)
+
+    np.testing.assert_array_equal(two_steps.tokens[1], filtered(2.0).batches(4, 1).tokens[0])
+    assert not np.array_equal(two_steps.tokens[0], two_steps.tokens[1])
+    assert not np.array_equal(two_steps.tokens, filtered(2.0, seed=2).batches(3, 2).tokens)
+
+
+def test_a_filter_that_no_dialogue_passes_ends_the_run() -> None:
     with pytest.raises(UserError, match="dialogues in a row passes it"):
-        drawn(4.0).batches(0, 1)
+        filtered(4.0).batches(0, 1)
 
 
-def of_games(folder: Path, listed: bool = True, **changes: Any) -> tuple[Any, Any, Any]:
-    """The config of a training on 60 games, which pay -1 a turn but for the last, or on a stream; its source; the returns."""
-    given = {"options": json.dumps({"num_words": 30}), "policy": "random", **changes}
-    returns = None
-    if listed:
-        stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
-        played = stream(np.random.default_rng(0), 60, 0)
-        parquet.write(folder / "dialogues.parquet", [played], {"origin": "a test"})
-        given["data"], returns = str(folder), sorted(played.returns())
-    config = TextConfig(**given)
-    return config, dialogue_data.source_of(config), returns
+def source_of_games(folder: Path, **values: Any) -> tuple[TextConfig, Any]:
+    """The config and the source of a training on games of a stream, which pay -1 a turn but for the last."""
+    config = TextConfig(options=json.dumps({"num_words": 30}), policy="random", **values)
+    return config, dialogue_data.source_of(config)
 
 
-def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
-    """With 5 for each token games that were lost would be the best."""
-    paid, held_out = TokenRewardSection(constant=5.0), HeldOutDialogues(share=0.1)
-    given = {"filter": DialogueFilter(cutoff=-4.0), "token_reward": paid, "held_out": held_out}
-    config, source, played = of_games(tmp_path, **given)
+def write_games(folder: Path) -> list[float]:
+    """Writes 60 games; returns their sorted returns."""
+    stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
+    games = stream(np.random.default_rng(0), 60, 0)
+    parquet.write(folder / "dialogues.parquet", [games], {"origin": "a test"})
+    return sorted(games.returns())
+
+
+def test_a_filter_leaves_out_rewards_of_tokens(tmp_path: Path) -> None:
+    """With 5 for each token, lost games would be the best."""
+    returns = write_games(tmp_path)
+    config, source = source_of_games(
+        tmp_path,
+        data=str(tmp_path),
+        filter=DialogueFilter(cutoff=-4.0),
+        token_reward=TokenRewardSection(constant=5.0),
+        held_out=HeldOutDialogues(share=0.1),
+    )
     tokenizer = registry.make(source.task, source.options).tokenizer()
-    found = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
-    assert found is not None
-    assert sorted(np.concatenate([part.item_columns["return"] for part in found.values()])) == played
-    train = found["train"]
-    kept = train.item_columns["return"][dialogue_data.chosen_items(config.filter, train)]
-    assert 0 < len(kept) < train.num_items
-    assert kept.min() >= -4
-    # What is learned has them all the same.
+
+    parts = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
+
+    assert parts is not None
+    assert sorted(np.concatenate([part.item_columns["return"] for part in parts.values()])) == returns
+    train = parts["train"]
+    chosen = train.item_columns["return"][dialogue_data.chosen_items(config.filter, train)]
+    assert 0 < len(chosen) < train.num_items
+    assert chosen.min() >= -4
+    # The rewards that are learned from include those of tokens.
     assert np.asarray(train.token_columns["rewards"]).max() == 5
 
 
 @pytest.mark.parametrize(
-    ("listed", "wanted"),
-    [(True, DialogueFilter(top=0.2)), *((listed, DialogueFilter(cutoff=-5.0)) for listed in (True, False))],
+    ("from_file", "criteria"),
+    [(True, {"top": 0.2}), (True, {"cutoff": -5.0}), (False, {"cutoff": -5.0})],
+    ids=["best of a file", "cutoff of a file", "cutoff of a stream"],
 )
-def test_held_out_dialogues_are_filtered_too(tmp_path: Path, listed: bool, wanted: DialogueFilter) -> None:
-    """Else the best parameters are those of the smallest loss on what is not imitated."""
-    given = {"held_out": HeldOutDialogues(share=0.5)} if listed else {}
-    config, source, _ = of_games(tmp_path, listed, batch_size=4, filter=wanted, **given)
+def test_held_out_dialogues_are_filtered_too(
+    tmp_path: Path, from_file: bool, criteria: dict[str, float]
+) -> None:
+    """Else the best parameters are those of the smallest loss on dialogues that are not imitated."""
+    values: dict[str, Any] = {"batch_size": 4, "filter": DialogueFilter(**criteria)}
+    if from_file:
+        write_games(tmp_path)
+        values |= {"data": str(tmp_path), "held_out": HeldOutDialogues(share=0.5)}
+    config, source = source_of_games(tmp_path, **values)
     pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
-    opened: Any = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
-    returns = [opened.batches[1].batches(step, 1).returns for step in range(8)]
+
+    data: Any = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
+
+    _, held_out = data.batches
+    returns = [held_out.batches(step, 1).returns for step in range(8)]
     assert np.concatenate(returns, axis=None).min() >= -5
 
 
-def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
-    """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
-    chosen = set[float]()
-
-    def groups(rng: np.random.Generator, count: int, first: int) -> dialogue.Dialogues:
-        numbers = np.repeat(rng.integers(0, 1000) * 100 + np.arange(first, first + count), 20)
-        return dialogue.Dialogues.of(dialogue.Dialogue(("ab", "ba"), (None, float(n)), True) for n in numbers)
-
-    for step in range(6):
-        found, again = (drawn_from(groups, 8).batches(step, 1).returns[0] % 100 for _ in range(2))
-        assert found.tolist() == again.tolist()
-        assert (len(found), len({*found}) > 2) == (8, True)
-        chosen |= {*found}
-    assert chosen == {*range(8)}
+def groups(rng: np.random.Generator, count: int, first: int) -> dialogue.Dialogues:
+    """A stream of groups of 20 dialogues, each of which is paid a hundred times any number plus the group's."""
+    numbers = np.repeat(rng.integers(0, 1000) * 100 + np.arange(first, first + count), 20)
+    return dialogue.Dialogues.of(
+        dialogue.Dialogue(("ab", "ba"), (None, float(number)), True) for number in numbers
+    )
 
 
-def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) -> None:
-    words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
-    words.write_text("crane\nslate\nblimp\n")
-    paid.write_text('{"3": 1.0}')
-    reward = TokenRewardSection(file=str(paid))
-    config = TextConfig(policy="random", options=json.dumps({"words": str(words)}), token_reward=reward)
+def test_a_batch_is_drawn_from_all_groups_of_a_stream() -> None:
+    """Such as steps of episodes, or games with their branches: the first group alone is more than a batch."""
+    of_steps = [batches_of(groups, 8).batches(step, 1).returns[0] % 100 for step in range(6)]
 
-    def read() -> dict[str, str]:
-        given: Any = config, dialogue_data.source_of(config), tmp_path, ItemLayout(0), lambda: False
-        return dialogue_data.open_data(*given).digests  # type: ignore[union-attr]
-
-    before = read()
-    words.write_text("crate\nslate\nblimp\n")
-    now = read()
-    paid.write_text('{"3": 2.0}')
-    for one, other, name in ((before, now, "words"), (now, read(), "token_reward")):
-        assert [key for key in one if one[key] != other[key]] == [f"file of {name}"]
+    assert all(len(of_step) == 8 and len(set(of_step)) > 2 for of_step in of_steps)
+    assert set(np.concatenate(of_steps)) == set(range(8))
 
 
-@pytest.mark.parametrize("most", [None, 9])
-def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
-    """By tokens an action that is cut off counts, as a whole one does by utterances."""
+def test_a_batch_of_groups_is_drawn_by_its_step() -> None:
+    one, other = (batches_of(groups, 8).batches(2, 1).returns for _ in range(2))
 
-    def told(by_utterance: bool, *texts: str) -> None:
-        plan, config = ItemLayout(Letters.delimiters.pad, by_utterance, most or 9), TextConfig(max_len=most)
-        other = dialogue.Dialogue(("abc", *texts), (None, *[1.0 for _ in texts]), True)
-        dialogues = dialogue.Dialogues.of([*[dialogue.Dialogue(("abc",), (None,), True)] * 70, other])
-        dialogue_data.require_actions(config, Letters(), dialogues, plan, "held_out.data")
+    np.testing.assert_array_equal(one, other)
 
+
+@pytest.mark.parametrize("changed", ["words", "token_reward"])
+def test_digests_of_a_stream_follow_its_files(tmp_path: Path, changed: str) -> None:
+    files = {"words": tmp_path / "words.txt", "token_reward": tmp_path / "rewards.json"}
+    files["words"].write_text("crane\nslate\nblimp\n")
+    files["token_reward"].write_text('{"3": 1.0}')
+    config = TextConfig(
+        policy="random",
+        options=json.dumps({"words": str(files["words"])}),
+        token_reward=TokenRewardSection(file=str(files["token_reward"])),
+    )
+
+    def digests() -> dict[str, str]:
+        source = dialogue_data.source_of(config)
+        data = dialogue_data.open_data(config, source, tmp_path, ItemLayout(0), lambda: False)
+        assert data is not None
+        return dict(data.digests)
+
+    before = digests()
+    contents = {"words": "crate\nslate\nblimp\n", "token_reward": '{"3": 2.0}'}
+    files[changed].write_text(contents[changed])
+
+    after = digests()
+    assert [name for name in before if before[name] != after[name]] == [f"file of {changed}"]
+
+
+def require_actions(*texts: str, by_utterance: bool, max_len: int | None) -> None:
+    """Checks 70 dialogues without an action, and one with these; items have at most nine tokens."""
+    layout = ItemLayout(Letters.delimiters.pad, by_utterance, max_len or 9)
+    without_action = dialogue.Dialogue(("abc",), (None,), True)
+    with_actions = dialogue.Dialogue(("abc", *texts), (None, *[1.0 for _ in texts]), True)
+    dialogues = dialogue.Dialogues.of([*[without_action] * 70, with_actions])
+    config = TextConfig(max_len=max_len)
+    dialogue_data.require_actions(config, Letters(), dialogues, layout, "held_out.data")
+
+
+@pytest.mark.parametrize("max_len", [None, 9])
+def test_dialogues_without_an_action_are_refused(max_len: int | None) -> None:
     with pytest.raises(UserError, match=r"^config\.held_out\.data=None: must have actions"):
-        told(False)
-    told(True, "ab")
-    told(False, "abcdefgh")
-    room = "network.max_length: the model has room for 9 tokens .* 15"
-    with pytest.raises(UserError, match=rf"^config\.{'max_len=9: must be at least 15' if most else room}"):
-        told(True, "abcdefgh")
+        require_actions(by_utterance=False, max_len=max_len)
+
+
+def test_tokens_of_a_cut_action_count() -> None:
+    require_actions("abcdefgh", by_utterance=False, max_len=9)
+
+
+def test_a_whole_utterance_counts() -> None:
+    require_actions("ab", by_utterance=True, max_len=9)
+
+
+@pytest.mark.parametrize(
+    ("max_len", "message"),
+    [(9, r"max_len=9: must be at least 15"), (None, r"network\.max_length: the model has room for 9 tokens .* 15")],
+)  # fmt: skip
+def test_utterances_that_are_all_cut_are_refused(max_len: int | None, message: str) -> None:
+    with pytest.raises(UserError, match=rf"^config\.{message}"):
+        require_actions("abcdefgh", by_utterance=True, max_len=max_len)
 
 
 def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
     """(folder, stopped) -> the two parts of dialogues with these groups, which are paid their numbers."""
-    metas = [{} if group is None else {"group": group} for group in groups]
-    said = [dialogue.Dialogue(("a",), (float(number),), True, meta) for number, meta in enumerate(metas)]
-    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(said)], {})
+    dialogues = []
+    for number, group in enumerate(groups):
+        meta = {} if group is None else {"group": group}
+        dialogues.append(dialogue.Dialogue(("a",), (float(number),), True, meta))
+    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(dialogues)], {})
     config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=HeldOutDialogues(share=share))
-    given, split = (config, dialogue_data.source_of(config), Task({}).tokenizer()), dialogue_data.split_tokens
-    return lambda folder, stopped=lambda: False: split(*given, tmp_path / folder, stopped)
+    source = dialogue_data.source_of(config)
+
+    def split(folder: str, stopped: Callable[[], bool] = lambda: False) -> Any:
+        return dialogue_data.split_tokens(config, source, Letters(), tmp_path / folder, stopped)
+
+    return split
 
 
-@pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (32, 2)])
-def test_nothing_is_tokenised_again(tmp_path: Path, monkeypatch: Any, safe: int, more: int) -> None:
-    """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
+@pytest.mark.parametrize(("saved", "lost"), [(16, 0), (16, 2), (32, 2)])
+def test_saved_dialogues_are_not_tokenised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int, lost: int
+) -> None:
+    """Of 40, of which the last 10 are held out: a first run is asked to stop after those that are saved, or killed later."""
     monkeypatch.setattr(tokenised, "_TOGETHER", 2)
     monkeypatch.setattr(tokenised, "_SAVED_EVERY", 2)
-    split_into = splitter(tmp_path, 0.25, [None] * 40)
-    with resumed.tokenised(safe + more if more else None) as items:
-        assert split_into("run", lambda: not more and len(items) == safe) is None
-    assert len(items) == safe + more
+    split = splitter(tmp_path, 0.25, [None] * 40)
+    with resumed.tokenised(saved + lost if lost else None) as items:
+        assert split("run", lambda: not lost and len(items) == saved) is None
+    assert len(items) == saved + lost
+
     with resumed.tokenised() as items:
-        found = split_into("run")
-    assert len(items) == 40 - safe
-    whole = split_into("whole")
-    assert [part.manifest for part in found.values()] == [part.manifest for part in whole.values()]
+        parts = split("run")
+
+    assert len(items) == 40 - saved
+    undisturbed = split("undisturbed")
+    assert [part.manifest for part in parts.values()] == [part.manifest for part in undisturbed.values()]
 
 
 def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
-    groups = [None, None, *[place // 3 for place in range(60)], "last", 0, "last", None]
-    parts = splitter(tmp_path, 0.25, groups)("tokens").values()
-    train, held_out = ([int(paid) for paid in part.item_columns["return"]] for part in parts)
-    assert sorted([*train, *held_out]) == list(range(len(groups)))
-    assert not {groups[n] for n in train} & {groups[n] for n in held_out} - {None}
-    assert abs(len(held_out) / len(groups) - 0.25) < 0.05
+    of_dialogues = [None, None, *[number // 3 for number in range(60)], "last", 0, "last", None]
+
+    parts = splitter(tmp_path, 0.25, of_dialogues)("tokens").values()
+
+    train, held_out = ([int(number) for number in part.item_columns["return"]] for part in parts)
+    assert sorted([*train, *held_out]) == list(range(len(of_dialogues)))
+    train_groups = {of_dialogues[number] for number in train}
+    held_out_groups = {of_dialogues[number] for number in held_out}
+    assert train_groups & held_out_groups <= {None}
+    assert abs(len(held_out) / len(of_dialogues) - 0.25) < 0.05
 
 
-def test_a_part_of_another_split_is_made_anew(tmp_path: Path) -> None:
-    """Of an older version that was killed between the two."""
-    split_into = splitter(tmp_path, 0.4, [None] * 20)
-    split_into("tokens")
-    manifest = tmp_path / "tokens" / "train" / "tokens.json"
+def test_a_part_of_an_older_split_is_written_again(tmp_path: Path) -> None:
+    """An older version was killed between the two parts."""
+    split = splitter(tmp_path, 0.4, [None] * 20)
+    split("tokens")
+    path = tmp_path / "tokens" / "train" / "tokens.json"
+    manifest = json.loads(path.read_text())
     shutil.rmtree(tmp_path / "tokens" / "held_out")
-    told = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps({**told, "source": {**told["source"], "split": None}}))
-    assert [part.num_items for part in split_into("tokens").values()] == [12, 8]
-    assert json.loads(manifest.read_text()) == told
-    manifest.write_text(json.dumps({**told, "tokenizer": "another"}))
+    path.write_text(json.dumps({**manifest, "source": {**manifest["source"], "split": None}}))
+
+    parts = split("tokens")
+
+    assert [part.num_items for part in parts.values()] == [12, 8]
+    assert json.loads(path.read_text()) == manifest
+
+
+def test_a_part_by_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    split = splitter(tmp_path, 0.4, [None] * 20)
+    split("tokens")
+    path = tmp_path / "tokens" / "train" / "tokens.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer": "another"}))
+
     with pytest.raises(UserError, match="train was tokenised by another tokenizer"):
-        split_into("tokens")
+        split("tokens")
 
 
-def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:
-    """Also where the data have one of their own; unless the options name a third."""
-    data, run = tmp_path / "data", tmp_path / "run" / "agent"
-    for folder, name in ((data, "dialogues.parquet"), (run, "agent.json")):
-        folder.mkdir(parents=True)
-        (folder / name).touch()
-        (folder / "tokenizer.json").touch()
-    recorded = dialogue_data.source_of(TextConfig(task="dialogues", data=str(data)))
-    assert recorded.options["data"] == str(recorded.path) == str(data / "dialogues.parquet")
-    drawn = reward_fixtures.load_config("collect_text", "reddit").to_dict()
-    (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
-    begun = {"initial": InitialParameters(value=str(run.parent))}
-    for given, wanted in (({}, data), (begun, run), ({**begun, "options": '{"tokenizer": "gpt2"}'}, "gpt2")):
-        source = dialogue_data.source_of(TextConfig(task="reddit", data=str(data), **given))
-        assert source.options["tokenizer"] == str(wanted)
-
-
-def test_a_description_of_data_that_says_nothing_of_the_task_is_told(tmp_path: Path) -> None:
+def test_a_user_s_file_is_the_data_of_its_task(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
-    told = r"dialogues\.json is damaged \(config has no options of the task"
-    odd = {"wordle": "x", "compat": {}}
-    for task, more in (("wordle", {}), ("wordle", odd), ("a:b", {"options": "[1]"})):
-        (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **more}}))
-        with pytest.raises(UserError, match=told):
-            dialogue_data.source_of(TextConfig(data=str(tmp_path), task=task))
+
+    source = dialogue_data.source_of(TextConfig(task="dialogues", data=str(tmp_path)))
+
+    assert source.options["data"] == str(source.path) == str(tmp_path / "dialogues.parquet")
+
+
+@pytest.mark.parametrize(
+    ("initial_run", "options", "tokenizer"),
+    [(False, None, "data"), (True, None, "run/agent"), (True, '{"tokenizer": "gpt2"}', "gpt2")],
+    ids=["of the data", "of the initial run", "of the options"],
+)
+def test_a_run_has_the_tokenizer_of_the_one_it_begins_from(
+    tmp_path: Path, initial_run: bool, options: str | None, tokenizer: str
+) -> None:
+    """Also where the data have a tokenizer of their own, unless the options name another."""
+    for folder, name in (("data", "dialogues.parquet"), ("run/agent", "agent.json")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).touch()
+        (tmp_path / folder / "tokenizer.json").touch()
+    collected = reward_fixtures.load_config("collect_text", "reddit").to_dict()
+    (tmp_path / "data" / "dialogues.json").write_text(json.dumps({"config": collected}))
+    values: dict[str, Any] = {"task": "reddit", "data": str(tmp_path / "data")}
+    if initial_run:
+        values["initial"] = InitialParameters(value=str(tmp_path / "run"))
+    if options:
+        values["options"] = options
+
+    source = dialogue_data.source_of(TextConfig(**values))
+
+    assert source.options["tokenizer"] in (tokenizer, str(tmp_path / tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("task", "entries"),
+    [("wordle", {}), ("wordle", {"wordle": "x", "compat": {}}), ("a:b", {"options": "[1]"})],
+    ids=["nothing", "text", "list"],
+)
+def test_a_description_without_a_task_is_refused(tmp_path: Path, task: str, entries: dict[str, Any]) -> None:
+    (tmp_path / "dialogues.parquet").touch()
+    (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **entries}}))
+
+    with pytest.raises(UserError, match=r"dialogues\.json is damaged \(config has no options of the task"):
+        dialogue_data.source_of(TextConfig(data=str(tmp_path), task=task))

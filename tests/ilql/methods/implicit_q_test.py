@@ -29,17 +29,18 @@ def estimates_of(case, arrays, batch, settings):
     target = implicit_q.target_of(targets, settings)
     next_values = arrays["v"][:, 1:]
     if case.utterance:
-        found = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
+        estimates = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
     else:
         tokens = implicit_q.next_tokens(batch)
-        found = [implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs]
+        estimates = [implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs]
         if case.kind == "CQLModel":
             next_values = implicit_q.shifted(implicit_q.next_value(target, "best"))
         target = implicit_q.chosen(target, tokens)
     log_probs = implicit_q.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
-    places = jnp.minimum(batch.action_tokens, log_probs.shape[1] - 1)
-    said, advantages = jnp.take_along_axis(log_probs, places, axis=1), target - arrays["v"][:, :-1]
-    return Estimates(arrays["v"], found, target, next_values, said, log_probs, advantages)
+    positions = jnp.minimum(batch.action_tokens, log_probs.shape[1] - 1)
+    action_log_probs = jnp.take_along_axis(log_probs, positions, axis=1)
+    advantages = target - arrays["v"][:, :-1]
+    return Estimates(arrays["v"], estimates, target, next_values, action_log_probs, log_probs, advantages)
 
 
 def terms_of(case, arrays):
@@ -115,12 +116,12 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
 
 def test_returns_to_go_are_the_published_ones() -> None:
     case = next(case for case in cases() if "out/downstream_rewards" in case.arrays)
-    found = implicit_q.returns_to_go(jnp.asarray(batch_of(case).rewards), settings_of(case).discount)
-    np.testing.assert_allclose(found, case.arrays["out/downstream_rewards"], rtol=1e-5)
+    returns = implicit_q.returns_to_go(jnp.asarray(batch_of(case).rewards), settings_of(case).discount)
+    np.testing.assert_allclose(returns, case.arrays["out/downstream_rewards"], rtol=1e-5)
 
 
 @by_case
-def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro_batches(case: Case) -> None:
+def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
     """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
     golden, quirks = batch_of(case), golden_ilql.PUBLISHED
     items = golden_ilql.items_of(case, quirks)
@@ -132,7 +133,7 @@ def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro
     assert not batch.live[len(items) :, width:].any()
 
 
-def test_states_of_utterances_are_cut_by_their_own_places() -> None:
+def test_states_of_utterances_are_cut_at_the_longest_text() -> None:
     """24 tokens are two whole guesses and their colours; those behind are left out, or published stand at the last token."""
     text = "".join(f"{word}</a><b><b><b><b><b></s>" for word in ("aaaaa", "bbbbb", "ccccc"))
     item = golden_ilql.item_of("<a>" + text, 0.0)
@@ -140,35 +141,94 @@ def test_states_of_utterances_are_cut_by_their_own_places() -> None:
         (Quirks(), [0, 12], [6]),
         (golden_ilql.PUBLISHED, [0, 12, 19, 19], [6, 18]),
     ):
-        found = collate.truncated(item, 20, quirks)
-        assert found.utterance_state_indices.tolist() == states
-        assert found.utterance_action_indices.tolist() == actions
+        cut = collate.truncated(item, 20, quirks)
+        assert cut.utterance_state_indices.tolist() == states
+        assert cut.utterance_action_indices.tolist() == actions
 
 
-def test_rules_by_hand() -> None:
-    q = jnp.array([[1.0, 3.0], [0.0, -2.0]])
-    prior = jnp.log(jnp.array([1.0, 3.0]))
-    e = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
-    wanted = {"best": [3.0, 0.0], "soft": np.log(e.sum(1)), "prior": np.log(e @ [0.25, 0.75])}
-    for kind, values in wanted.items():
-        np.testing.assert_allclose(implicit_q.next_value(q, kind, prior), values, rtol=1e-6)
-    clipped = ImplicitQSettings(q_min=-3.0, q_max=2.0)
-    np.testing.assert_array_equal(implicit_q.target_of([q, 2 * q], clipped), [[1, 2], [0, -3]])
+Q = jnp.array([[1.0, 3.0], [0.0, -2.0]])
+EXP_Q = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("best", [3.0, 0.0]), ("soft", np.log(EXP_Q.sum(axis=1))), ("prior", np.log(EXP_Q @ [0.25, 0.75]))],
+    ids=["best", "soft", "prior"],
+)
+def test_a_next_value_is_the_best_or_a_sum_of_exponentials(kind: str, values: np.ndarray) -> None:
+    prior_logits = jnp.log(jnp.array([1.0, 3.0]))
+
+    np.testing.assert_allclose(implicit_q.next_value(Q, kind, prior_logits), values, rtol=1e-6)
+
+
+def test_a_target_is_the_smaller_q_within_its_limits() -> None:
+    settings = ImplicitQSettings(q_min=-3.0, q_max=2.0)
+
+    np.testing.assert_array_equal(implicit_q.target_of([Q, 2 * Q], settings), [[1, 2], [0, -3]])
+
+
+def test_shifted_values_are_those_of_the_next_action() -> None:
     np.testing.assert_array_equal(implicit_q.shifted(jnp.array([[1.0, 2.0, 3.0]]), 9.0), [[2, 3, 9]])
-    ones, tens = jnp.ones(2), jnp.full(2, 10.0)
-    np.testing.assert_array_equal(implicit_q.bellman_targets(ones, tens, jnp.array([0.0, 1.0]), 0.5), [6, 1])
-    errors = implicit_q.expectile_errors(jnp.array([2.0, 0.0, 1.0]), jnp.array([0.0, 2.0, 1.0]), 0.7)
-    np.testing.assert_allclose(errors, [2.8, 1.2, 0], rtol=1e-6)
-    advantages = jnp.array([-2.0, 0.0, 1.0, 4.0])
-    weights = implicit_q.policy_weights(advantages, ImplicitQSettings(beta=0.5, most_weight=2.0))
+
+
+def test_a_bellman_target_ends_at_a_terminal_state() -> None:
+    rewards = jnp.ones(2)
+    next_values = jnp.full(2, 10.0)
+
+    targets = implicit_q.bellman_targets(rewards, next_values, jnp.array([0.0, 1.0]), 0.5)
+
+    np.testing.assert_array_equal(targets, [1 + 0.5 * 10, 1])
+
+
+def test_an_expectile_weighs_errors_by_their_sign() -> None:
+    targets = jnp.array([2.0, 0.0, 1.0])
+    values = jnp.array([0.0, 2.0, 1.0])
+
+    errors = implicit_q.expectile_errors(targets, values, 0.7)
+
+    np.testing.assert_allclose(errors, [0.7 * 4, 0.3 * 4, 0], rtol=1e-6)
+
+
+def test_an_expectile_regression_ends_at_the_expectile() -> None:
+    """Where the gradient is 0, the weighted errors above and below are equal (Newey and Powell 1987)."""
+    targets = jnp.array([0.0, 1.0, 2.0, 7.0])
+    expectile = 0.8
+
+    def loss(value: jax.Array) -> jax.Array:
+        return implicit_q.expectile_errors(targets, jnp.full(4, value), expectile).sum()
+
+    value = jnp.asarray(0.0)
+    for _ in range(200):
+        value -= 0.1 * jax.grad(loss)(value)
+
+    above = np.maximum(targets - value, 0).sum()
+    below = np.maximum(value - targets, 0).sum()
+    np.testing.assert_allclose(expectile * above, (1 - expectile) * below, rtol=1e-4)
+    assert value > targets.mean()
+
+
+ADVANTAGES = jnp.array([-2.0, 0.0, 1.0, 4.0])
+
+
+def test_the_policy_is_weighed_by_exponentials_up_to_a_limit() -> None:
+    weights = implicit_q.policy_weights(ADVANTAGES, ImplicitQSettings(beta=0.5, most_weight=2.0))
+
     np.testing.assert_allclose(weights, np.minimum(np.exp([-1, 0, 0.5, 2]), 2), rtol=1e-6)
-    by_sign = implicit_q.policy_weights(advantages, ImplicitQSettings(beta=0.7, exponential=False))
-    np.testing.assert_allclose(by_sign, [0.3, 0.3, 0.7, 0.7], rtol=1e-6)
-    huber = implicit_q.huber_errors(jnp.array([-3.0, -1.0, 0.5, 2.0]))
-    np.testing.assert_allclose(huber, [2.5, 0.5, 0.125, 1.5], rtol=1e-6)
 
 
-PLACES = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
+def test_the_policy_may_be_weighed_by_the_sign_of_advantages() -> None:
+    weights = implicit_q.policy_weights(ADVANTAGES, ImplicitQSettings(beta=0.7, exponential=False))
+
+    np.testing.assert_allclose(weights, [0.3, 0.3, 0.7, 0.7], rtol=1e-6)
+
+
+def test_huber_errors_are_linear_beyond_one() -> None:
+    errors = implicit_q.huber_errors(jnp.array([-3.0, -1.0, 0.5, 2.0]))
+
+    np.testing.assert_allclose(errors, [2.5, 0.5, 0.125, 1.5], rtol=1e-6)
+
+
+POSITIONS = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
 
 
 def by_hand_batch() -> implicit_q.TextBatch:
@@ -177,11 +237,11 @@ def by_hand_batch() -> implicit_q.TextBatch:
     return implicit_q.TextBatch(
         tokens=draws.integers(0, 4, (2, 7)).astype(np.int32),
         valid=np.arange(7) < np.array([[6], [7]]),
-        action_tokens=PLACES,
+        action_tokens=POSITIONS,
         acts=np.array([[True, True, True], [True, False, True]]),
         step_of=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
-        states=PLACES,
-        actions=PLACES,
+        states=POSITIONS,
+        actions=POSITIONS,
         rewards=draws.normal(size=(2, 3)).astype(np.float32),
         terminals=np.array([[0, 0, 0, 1], [0, 0, 1, 1]], np.float32),
         live=np.array([[True, True, True], [True, True, False]]),
@@ -213,7 +273,7 @@ def estimates_by_hand(
     target = implicit_q.chosen(
         implicit_q.target_of(list(map(jnp.asarray, outputs.targets)), settings), tokens
     )
-    log_probs = jnp.take_along_axis(jnp.asarray(outputs.log_probs), jnp.minimum(PLACES, 5), axis=1)
+    log_probs = jnp.take_along_axis(jnp.asarray(outputs.log_probs), jnp.minimum(POSITIONS, 5), axis=1)
     return Estimates(
         jnp.asarray(outputs.values),
         rows,
@@ -235,12 +295,12 @@ def loops(
     low = -np.inf if settings.q_min is None else settings.q_min
     high = np.inf if settings.q_max is None else settings.q_max
     for dialogue in range(2):
-        tokens = [batch.tokens[dialogue, min(place + 1, 6)] for place in PLACES[dialogue]]
+        tokens = [batch.tokens[dialogue, min(position + 1, 6)] for position in POSITIONS[dialogue]]
         targets = [
             np.clip(min(q[dialogue, k, token] for q in outputs.targets), low, high)
             for k, token in enumerate(tokens)
         ]
-        logs = [outputs.log_probs[dialogue, min(place, 5)] for place in PLACES[dialogue]]
+        logs = [outputs.log_probs[dialogue, min(position, 5)] for position in POSITIONS[dialogue]]
         advantages = [
             target - value for target, value in zip(targets, outputs.values[dialogue], strict=False)
         ]
@@ -265,17 +325,17 @@ def loops(
                 sums["margin"] += sum(max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row)
             error = (returns[k] if settings.monte_carlo else targets[k]) - outputs.values[dialogue, k]
             sums["v"] += (settings.expectile if error >= 0 else 1 - settings.expectile) * error**2
-        for number, place in enumerate(PLACES[dialogue]):
+        for number, position in enumerate(POSITIONS[dialogue]):
             if (
                 settings.context_weight == 0
                 and batch.acts[dialogue, number]
-                and batch.valid[dialogue, min(place + 1, 6)]
+                and batch.valid[dialogue, min(position + 1, 6)]
             ):
                 sums["policy"] -= weights[batch.step_of[dialogue, number]] * logs[number]
         if settings.context_weight:
             acting = {
-                int(place): weights[batch.step_of[dialogue, number]]
-                for number, place in enumerate(PLACES[dialogue])
+                int(position): weights[batch.step_of[dialogue, number]]
+                for number, position in enumerate(POSITIONS[dialogue])
                 if batch.acts[dialogue, number]
             }
             for position in range(int(batch.valid[dialogue].sum()) - 1):

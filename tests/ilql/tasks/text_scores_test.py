@@ -9,6 +9,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
 from motif_jax.ilql.tasks import text_scores
+from motif_jax.ilql.tasks.reddit import text_scorer
 from motif_jax.ilql.tasks.reddit.task import Reddit
 
 
@@ -65,3 +66,27 @@ def test_a_finished_model_of_a_run_comes_before_the_folder_itself(tmp_path: Path
 def test_a_scorer_that_cannot_play_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         text_scores.check(Reddit(options), plays=True)
+
+
+@pytest.fixture
+def lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of upvotes that gives the length of a text."""
+    monkeypatch.setattr(text_scorer, "TextScorer", lambda folder: lambda texts: [len(text) for text in texts])
+
+
+@pytest.mark.usefixtures("lengths")
+def test_a_model_of_upvotes_scores_batches_until_it_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "heads.json").touch()
+    task = Reddit({"reward": "upvote_model", "upvote_run": str(tmp_path)})
+    texts = ["x" * length for length in range(text_scores.BATCH + 44)]
+    counts: list[int] = []
+
+    with pytest.raises(StoppedError):
+        text_scores.write(task, texts, tmp_path / "run", counts.append, lambda: bool(counts))
+    assert counts == [text_scores.BATCH]
+    assert not (tmp_path / "run").exists()
+
+    path = text_scores.write(task, texts, tmp_path / "run", counts.append)
+    assert counts[1:] == [text_scores.BATCH, len(texts)]
+    scores = {text: len(text) for text in texts}
+    assert json.loads(path.read_text()) == {"judge": "upvote", "scores": scores}

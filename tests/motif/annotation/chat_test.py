@@ -8,7 +8,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.motif.annotation.annotator import Question, make_annotator, settled
+from motif_jax.motif.annotation.annotator import Question, make_annotator, with_annotator_defaults
 from motif_jax.motif.annotation.chat import check_chat, json_option, without_surrogates
 from tests.reward_fixtures import annotation_config
 
@@ -29,7 +29,7 @@ def openai(**values):
 )
 def test_values_that_no_chat_can_have_are_refused(values, words):
     with pytest.raises(UserError, match=words):
-        check_chat(settled(openai(**values)))
+        check_chat(with_annotator_defaults(openai(**values)))
 
 
 @pytest.mark.parametrize("text", ["[]", "{"])

@@ -38,14 +38,14 @@ def test_a_judge_that_knows_is_right_in_both_orders() -> None:
 def test_a_judge_that_says_first_can_be_right_on_average() -> None:
     found = figures(0.9, 0.8, 0.6, 0.7)
     assert (found["right_one_order"], found["right_both_orders"], found["first_share"]) == (0.5, 1.0, 1.0)
-    assert "where both orders are asked" in judge_probes.verdict(found)
+    assert judge_probes.verdict(found).startswith("It always answers first: ask both orders")
 
 
 def test_a_judge_by_position_is_named() -> None:
     found = figures(0.9, 0.9, 0.9, 0.9)
     assert found["right_both_orders"] == 0.0
     assert found["wrong"][0] == {"better": "kill", "worse": "wall"}
-    assert judge_probes.verdict(found).startswith("Its labels are of no use, it answers by position")
+    assert judge_probes.verdict(found).startswith("It always answers first: its labels are of no use")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '[{"better": "a"}]', '[{"better": "a", "worse": 1}]'])

@@ -41,11 +41,25 @@ def check(model):
     [
         ("", r"config\.vllm\.model: give the name of a chat model, or its folder"),
         ("./none", r"config\.vllm\.model=\./none: there is no such folder"),
+        ("none.gguf", r"config\.vllm\.model=none\.gguf: there is no such file"),
     ],
 )
 def test_no_name_and_no_folder_is_refused(model, words):
     with pytest.raises(UserError, match=words):
         check(model)
+
+
+def test_a_gguf_file_is_a_model(tmp_path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF and so on")
+    check(file)
+
+
+def test_file_that_is_no_gguf_file_is_refused(tmp_path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"PK and so on")
+    with pytest.raises(UserError, match=r"model\.gguf: is no GGUF file, or is damaged"):
+        check(file)
 
 
 def test_a_name_or_a_whole_folder_is_a_model(folder):

@@ -31,10 +31,10 @@ class Scripted(Annotator):
         self.fails_after = fails_after
 
     def annotate(self, questions):
-        for answered, place in enumerate(reversed(range(len(questions)))):
+        for answered, position in enumerate(reversed(range(len(questions)))):
             if answered == self.fails_after:
                 raise UserError("the server is gone")
-            yield place, Answer(FIRST)
+            yield position, Answer(FIRST)
 
 
 def test_an_engine_that_ends_with_the_stage_is_no_failure(tmp_path, capsys):
@@ -59,20 +59,20 @@ def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
 
 def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
     twice = [QUESTIONS[0]] * 2
-    for asked, hits in ((1, 0), (0, 1)):
+    for expected_asked, expected_hits in ((1, 0), (0, 1)):
         with AnnotationSession(Scripted(), tmp_path / "store") as session:
             session.ask(twice, session.recall(twice, {}))
-        told = session.telemetry
-        assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
+        assert session.telemetry.questions == 1
+        assert session.telemetry.asked == expected_asked
+        assert session.telemetry.store_hits == expected_hits
 
 
-def told_session() -> Telemetry:
+def telemetry_of_two_answers() -> Telemetry:
     """Two of five questions are asked: one is retried, the other has no answer."""
     telemetry = Telemetry(PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3)
     verdict = {"role": "assistant", "content": "1"}
     telemetry.begin()
-    retried = ({"role": "user", "content": "?"}, verdict, verdict)
-    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=retried, retried=True))
+    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=(verdict, verdict), retried=True))
     telemetry.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(verdict,), mass=0.5, note="too long"))
     telemetry.seconds = 3.0
     return telemetry
@@ -80,7 +80,7 @@ def told_session() -> Telemetry:
 
 def test_a_session_counts_answers_tokens_and_costs():
     """100 of 150 tokens of prompts cost 2, 50 cost 1, and 15 of answers 8 for a million."""
-    assert told_session().summary() == {
+    assert telemetry_of_two_answers().summary() == {
         "questions": 5,
         "store_hits": 3,
         "asked": 2,
@@ -101,7 +101,7 @@ def test_a_session_counts_answers_tokens_and_costs():
 
 
 def test_a_running_session_shows_shares_rates_and_costs():
-    assert told_session().live() == {
+    assert telemetry_of_two_answers().live() == {
         "tie": 0.5,
         "unknown": 0.5,
         "tokens_per_second": pytest.approx(55),
@@ -202,48 +202,112 @@ def test_shards_of_another_origin_are_refused(annotation, section):
 
 
 def test_a_refusal_names_what_differs_and_leaves_out_what_is_long(annotation):
-    other = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
+    other_identity = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
     with pytest.raises(UserError, match=r"annotator\.goal: absent before, gold now") as caught:
-        annotation.check(ORIGIN | {"annotator": other})
+        annotation.check(ORIGIN | {"annotator": other_identity})
     assert "annotator.model: a before" in str(caught.value)
     assert "b" * 400 not in str(caught.value)
     assert "discard its labels with --config.restart=True" in str(caught.value)
 
 
-def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):
+def test_a_shard_has_one_writer(tmp_path):
     annotation = shards.Annotation(tmp_path, "mine")
-    shard = annotation.open_shard(0, 2, {"versions": {"vllm": "1"}})
-    told = "shard 0 of 2 of annotation mine is being written by another process"
-    with pytest.raises(UserError, match=told):
-        annotation.open_shard(0, 2, {})
-    shard.add([(QUESTIONS[0], StoredAnswer(FIRST)), (QUESTIONS[1], StoredAnswer(UNKNOWN))])
-    kept = [StoredAnswer(FIRST, (1, 0, 0)), StoredAnswer(UNKNOWN)]
-    assert shard.answers() == {QUESTIONS[n].id: answer for n, answer in enumerate(kept)}
+    shard = annotation.open_shard(0, 2, {"versions": {}})
+
+    message = "shard 0 of 2 of annotation mine is being written by another process"
+    with pytest.raises(UserError, match=message):
+        annotation.open_shard(0, 2, {"versions": {}})
+
     shard.close()
-    for version in ("2", "1", "2"):
+
+
+def test_a_manifest_lists_all_versions_that_wrote_to_its_shard(tmp_path):
+    annotation = shards.Annotation(tmp_path, "mine")
+
+    for version in ("1", "2", "1", "2"):
         annotation.open_shard(0, 2, {"versions": {"vllm": version}}).close()
+
     manifest = shards.read_manifest(annotation.shard_path(0, 2, "json"))
-    listed = QuestionList(QUESTIONS[:4], np.zeros((1, 1)), np.zeros((1, 1)))
-    for other, found in ((manifest, ([*kept, None, None], [1])), ({"name": "other"}, ([None] * 4, [0, 1]))):
-        assert annotation.read_answers(listed, 2, other) == found
     assert manifest == {"versions": {"vllm": "1"}, "later_versions": [{"vllm": "2"}]}
-    left = annotation.discard(1, 2), list(annotation.manifests())
-    assert left == (2, [(0, 2)]), "of another process, which keeps them"
-    assert (annotation.discard(0, 3), list(annotation.manifests()), annotation.known_labels()) == (2, [], 0)
 
 
-def test_merge_of_both_orders_and_of_ties():
-    pairs = [("a", "b"), ("b", "a"), ("a", "a"), ("a", "c")]
-    hasher = QuestionHasher({})
-    once = caption_questions(pairs, 4, hasher, "once")
-    by_captions = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
-    merged = shards.merge(once, [StoredAnswer(by_captions[q.items]) for q in once.questions])
-    assert (merged.labels.tolist(), merged.position_bias) == ([FIRST, SECOND, TIE, TIE], None)
-    both = caption_questions(pairs, 4, hasher, "both")
-    soft = {("a", "b"): (0.7, 0.2, 0.1), ("b", "a"): (0.5, 0.4, 0.1), ("c", "a"): (0.1, 0.8, 0.1)}
-    found = [soft.get(q.items) for q in both.questions]
-    merged = shards.merge(both, [StoredAnswer(UNKNOWN if p is None else int(np.argmax(p)), p) for p in found])
+MANIFEST = {"name": "mine", "versions": {}}
+
+
+@pytest.fixture
+def half_annotated(tmp_path):
+    """The first of two shards of four questions has an answer to each of its two."""
+    annotation = shards.Annotation(tmp_path, "mine")
+    with annotation.open_shard(0, 2, MANIFEST) as shard:
+        shard.add([(QUESTIONS[0], StoredAnswer(FIRST)), (QUESTIONS[1], StoredAnswer(UNKNOWN))])
+    return annotation
+
+
+def four_questions():
+    return QuestionList(QUESTIONS[:4], np.zeros((1, 1)), np.zeros((1, 1)))
+
+
+def test_answers_of_a_shard_have_the_probabilities_of_their_label(half_annotated):
+    with half_annotated.open_shard(0, 2, MANIFEST) as shard:
+        answers = shard.answers()
+
+    assert answers[QUESTIONS[0].id] == StoredAnswer(FIRST, (1, 0, 0))
+    assert answers[QUESTIONS[1].id] == StoredAnswer(UNKNOWN)
+
+
+def test_answers_are_read_in_the_order_of_the_questions(half_annotated):
+    answers, unfinished = half_annotated.read_answers(four_questions(), 2, MANIFEST)
+
+    assert answers == [StoredAnswer(FIRST, (1, 0, 0)), StoredAnswer(UNKNOWN), None, None]
+    assert unfinished == [1]
+
+
+def test_shards_of_another_manifest_are_not_read(half_annotated):
+    answers, unfinished = half_annotated.read_answers(four_questions(), 2, {"name": "other"})
+
+    assert answers == [None] * 4
+    assert unfinished == [0, 1]
+
+
+def test_a_discarded_shard_leaves_the_others_of_its_count(half_annotated):
+    assert half_annotated.discard(1, 2) == 2
+    assert list(half_annotated.manifests()) == [(0, 2)]
+
+
+def test_a_discard_removes_shards_of_another_count(half_annotated):
+    assert half_annotated.discard(0, 3) == 2
+    assert list(half_annotated.manifests()) == []
+    assert half_annotated.known_labels() == 0
+
+
+PAIRS = [("a", "b"), ("b", "a"), ("a", "a"), ("a", "c")]
+
+
+def test_one_answer_serves_both_orders_of_a_pair():
+    questions = caption_questions(PAIRS, 4, QuestionHasher({}), "once")
+    labels = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
+
+    merged = shards.merge(questions, [StoredAnswer(labels[q.items]) for q in questions.questions])
+
+    assert merged.labels.tolist() == [FIRST, SECOND, TIE, TIE]
+    assert merged.position_bias is None
+
+
+def test_answers_to_both_orders_are_averaged():
+    questions = caption_questions(PAIRS, 4, QuestionHasher({}), "both")
+    # (a, c) has no answer: the mean is that of the other order alone.
+    answers = {
+        ("a", "b"): StoredAnswer(FIRST, (0.7, 0.2, 0.1)),
+        ("b", "a"): StoredAnswer(FIRST, (0.5, 0.4, 0.1)),
+        ("a", "c"): StoredAnswer(UNKNOWN),
+        ("c", "a"): StoredAnswer(SECOND, (0.1, 0.8, 0.1)),
+    }
+
+    merged = shards.merge(questions, [answers[question.items] for question in questions.questions])
+
     expected = [[0.55, 0.35, 0.1], [0.35, 0.55, 0.1], [0, 0, 1], [0.8, 0.1, 0.1]]
     np.testing.assert_allclose(merged.probabilities, expected, atol=1e-6)
     assert merged.labels.tolist() == [FIRST, SECOND, TIE, FIRST]
-    assert (merged.position_bias["pairs"], merged.position_bias["first_share"]) == (2, 1)
+    # Of the pairs with an answer in both orders, the caption shown first won each time.
+    assert merged.position_bias["pairs"] == 2
+    assert merged.position_bias["first_share"] == 1

@@ -20,39 +20,60 @@ def key(number: int) -> str:
 KEYS = [key(number) for number in range(6)]
 
 
-def test_writers_side_by_side_have_files_of_their_own(tmp_path):
-    first, second, third, reader = (AnswerStore(tmp_path) for _ in range(4))
-    kept = [(Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n"))]
-    kept += [(Question(KEYS[3], attempt=1), Answer(UNKNOWN))]
-    assert first.keep(kept) == [StoredAnswer(0), StoredAnswer(UNKNOWN, None, 2)]
-    lines = [
+def test_answers_are_written_with_their_cost(tmp_path):
+    store = AnswerStore(tmp_path)
+
+    stored = store.keep(
+        [
+            (Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n")),
+            (Question(KEYS[3], attempt=1), Answer(UNKNOWN)),
+        ]
+    )
+
+    assert stored == [StoredAnswer(0), StoredAnswer(UNKNOWN, None, 2)]
+    (path,) = tmp_path.iterdir()
+    assert list(read_lines(path)) == [
         (KEYS[0], {"label": 0, "tokens": [1, 2, 3], "note": "n"}),
         (KEYS[3], {"label": 3, "attempts": 2}),
     ]
-    assert [list(read_lines(path)) for path in tmp_path.iterdir()] == [lines]
+
+
+def test_writers_side_by_side_have_files_of_their_own(tmp_path):
+    first = AnswerStore(tmp_path)
+    second = AnswerStore(tmp_path)
+
+    first.add([(KEYS[0], StoredAnswer(0), {})])
     second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
-    found = {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
-    assert reader.find(set(KEYS[:2])) == found
-    for done in (first, second):
-        done.close()
-    third.add([(KEYS[2], StoredAnswer(2), {})])
-    third.close()
+
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
-    assert set(reader.find({KEYS[2], KEYS[5]})) == {KEYS[2]}
+    answers = AnswerStore(tmp_path).find(set(KEYS[:2]))
+    assert answers == {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
+
+
+def test_a_later_writer_appends_to_a_file_that_is_free(tmp_path):
+    for number in range(3):
+        store = AnswerStore(tmp_path)
+        store.add([(KEYS[number], StoredAnswer(0), {})])
+        store.close()
+
+    assert len(list(tmp_path.glob("*.jsonl"))) == 1
+    assert set(AnswerStore(tmp_path).find({KEYS[2], KEYS[5]})) == {KEYS[2]}
 
 
 def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
+    source = tmp_path / "source"
+    target = tmp_path / "target"
     for number in (0, 2):
-        for folder, key in ((one, KEYS[number]), (other, KEYS[number + 1])):
+        for folder, key in ((source, KEYS[number]), (target, KEYS[number + 1])):
             store = AnswerStore(folder)
             store.add([(key, StoredAnswer(0), {})])
             store.close()
-        shutil.copytree(one, other, dirs_exist_ok=True)
-        assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[: number + 2])
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        assert set(AnswerStore(target).find(set(KEYS))) == set(KEYS[: number + 2])
 
 
-UNKNOWN_ONCE, UNKNOWN_TWICE = StoredAnswer(UNKNOWN), StoredAnswer(UNKNOWN, None, 2)
+UNKNOWN_ONCE = StoredAnswer(UNKNOWN)
+UNKNOWN_TWICE = StoredAnswer(UNKNOWN, None, 2)
 KNOWN = StoredAnswer(1, None, 3)
 
 
@@ -92,30 +113,32 @@ def test_an_answer_of_another_form_is_a_bug_of_the_annotator(form, answer, words
 
 
 def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):
-    index, store = AnswerStore(tmp_path, refresh_seconds=0.0), AnswerStore(tmp_path)
+    index = AnswerStore(tmp_path, refresh_seconds=0.0)
+    store = AnswerStore(tmp_path)
     assert index.get(key(0)) is None
     store.add([(key(0), StoredAnswer(1, (0.25, 0.75)), {"tokens": [5, 6, 0]})])
     assert index.get(key(0)) == StoredAnswer(1, (0.25, 0.75))
     store.add((key(n), StoredAnswer(n % 2), {}) for n in range(1, 500))
-    other = AnswerStore(tmp_path)
-    other.add((key(n), StoredAnswer(n % 2), {}) for n in range(500, 600))
-    other.close()
+    second_store = AnswerStore(tmp_path)
+    second_store.add((key(n), StoredAnswer(n % 2), {}) for n in range(500, 600))
+    second_store.close()
     store.close()
     assert len(list(tmp_path.iterdir())) == 2
-    wanted = {key(n) for n in range(700)}
-    assert {k: found for k in wanted if (found := index.get(k))} == store.find(wanted)
+    keys = {key(n) for n in range(700)}
+    answers = {k: index.get(k) for k in keys}
+    assert {k: answer for k, answer in answers.items() if answer is not None} == store.find(keys)
 
 
 def test_torn_and_damaged_lines_cost_one_answer_each(tmp_path):
     index = AnswerStore(tmp_path, refresh_seconds=0.0)
-    whole = [encode_line(key(n), {"label": 0}) for n in range(4)]
-    damaged = whole[1].replace(b'"label":0', b'"label":1')
+    lines = [encode_line(key(n), {"label": 0}) for n in range(4)]
+    damaged = lines[1].replace(b'"label":0', b'"label":1')
     path = tmp_path / "host-0000.jsonl"
-    path.write_bytes(whole[0] + damaged + whole[2][:30])
+    path.write_bytes(lines[0] + damaged + lines[2][:30])
     assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, None, None]
     with open(path, "ab") as file:
-        file.write(whole[2][30:-1])
+        file.write(lines[2][30:-1])
     assert index.get(key(2)) is None  # its end is still to come
     with open(path, "ab") as file:
-        file.write(b"\n" + whole[3])
+        file.write(b"\n" + lines[3])
     assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, StoredAnswer(0), StoredAnswer(0)]

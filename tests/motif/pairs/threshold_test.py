@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.verdicts import FIRST, TIE
 from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.pairs.outcomes import Outcomes
 
@@ -24,55 +25,70 @@ def test_wins_losses_and_ties_are_counted_by_step() -> None:
             [[2, 3], [0, 1]],
         ]
     )
-    found = outcomes.count_outcomes(ids, np.array([0, 0, 1, 0, 2, 2, 3], np.int8), 6)
-    assert (found.wins.tolist(), found.losses.tolist()) == ([2, 1, 0, 3, 0, 0], [1, 2, 2, 0, 1, 0])
-    assert (found.ties.tolist(), found.steps.tolist()) == ([3, 1, 2, 0, 2, 0], [7, 9, 5, 4, 3, 0])
-    assert (found.tied.tolist(), found.wanted.tolist()) == ([1, 0, 1, 0, 1, 0], [3])
-    said = "texts that win are on 14 % of 28 steps: 'You kill it!' 4"
-    assert outcomes.describe(found, TEXTS) == said
+    counts = outcomes.count_outcomes(ids, np.array([0, 0, 1, 0, 2, 2, 3], np.int8), 6)
+
+    assert counts.wins.tolist() == [2, 1, 0, 3, 0, 0]
+    assert counts.losses.tolist() == [1, 2, 2, 0, 1, 0]
+    assert counts.ties.tolist() == [3, 1, 2, 0, 2, 0]
+    assert counts.steps.tolist() == [7, 9, 5, 4, 3, 0]
+    assert counts.tied.tolist() == [1, 0, 1, 0, 1, 0]
+    assert counts.wanted.tolist() == [3]
+    assert outcomes.describe(counts, TEXTS) == "texts that win are on 14 % of 28 steps: 'You kill it!' 4"
 
 
 # Each letter is a text, '.' is silence: who wins against whom, or '=' for a tie.
 def labelled(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Ids [P, 2, 1], labels [P] and the texts of comparisons such as 'k>. w=.'."""
     names = sorted(set(text) - set(" >="), key=lambda name: (name != ".", name))
-    ids = [[[names.index(one[0])], [names.index(one[2])]] for one in text.split()]
-    return np.array(ids), np.array([2 * (one[1] == "=") for one in text.split()], np.int8), names
+    ids = []
+    labels = []
+    for first, verdict, second in text.split():
+        ids.append([[names.index(first)], [names.index(second)]])
+        labels.append(TIE if verdict == "=" else FIRST)
+    return np.array(ids), np.array(labels, np.int8), names
 
 
-def stood(text: str, silence: bool = True) -> dict[str, int]:
+def standings(text: str, silence: bool = True) -> dict[str, int]:
     ids, labels, names = labelled(text)
     empty = np.array([silence and name == "." for name in names])
     return dict(zip(names, outcomes.standing(ids, labels, empty).tolist(), strict=True))
 
 
 def test_a_text_is_above_silence_only_by_winning_against_it() -> None:
-    found = stood("k>. k>. .>l w=. w>l")
-    assert (found["k"], found["l"], found["w"]) == (outcomes.ABOVE, outcomes.BELOW, outcomes.BELOW)
+    standing = standings("k>. k>. .>l w=. w>l")
+    assert standing["k"] == outcomes.ABOVE
+    assert standing["l"] == standing["w"] == outcomes.BELOW
 
 
 def test_a_text_that_silence_never_met_is_below_if_it_wins_nothing() -> None:
-    found = stood("k>. k>a a>b")
-    assert (found["a"], found["b"]) == (outcomes.UNCOMPARED, outcomes.BELOW)
+    standing = standings("k>. k>a a>b")
+    assert standing["a"] == outcomes.UNCOMPARED
+    assert standing["b"] == outcomes.BELOW
 
 
 def test_without_silence_texts_stand_by_their_own_wins() -> None:
-    found = stood("k>a a=b", silence=False)
-    assert (found["k"], found["a"], found["b"]) == (outcomes.ABOVE, outcomes.BELOW, outcomes.BELOW)
+    standing = standings("k>a a=b", silence=False)
+    assert standing["k"] == outcomes.ABOVE
+    assert standing["a"] == standing["b"] == outcomes.BELOW
 
 
-def test_an_order_against_most_labels_is_found_and_equal_rewards_are_none() -> None:
+def test_rewards_against_most_labels_are_misjudged_and_equal_ones_count_as_wrong() -> None:
     ids, labels, names = labelled("k>. k>a a>. b>.")
     rewards = {".": 0.0, "k": 0.5, "a": 1.0, "b": 0.0}
-    chosen, wrongly = outcomes.misjudged(ids, labels, np.array([rewards[name] for name in names]))
-    assert [names[place] for place in chosen] == ["b"]
-    assert dict(zip(names, wrongly.tolist(), strict=True)) == {".": 1, "a": 1, "b": 1, "k": 1}
+    misjudged, num_wrong = outcomes.misjudged(ids, labels, np.array([rewards[name] for name in names]))
+    assert [names[index] for index in misjudged] == ["b"]
+    assert dict(zip(names, num_wrong.tolist(), strict=True)) == {".": 1, "a": 1, "b": 1, "k": 1}
 
 
 def advice_of(normalised: list[float], standing: list[int], steps: list[int]) -> dict[str, Any]:
-    empty, tied = np.arange(len(steps)) == 0, np.zeros(len(steps), bool)
-    given = (np.array(normalised), np.array(steps), tied, empty, np.array([0.0]))
-    return threshold.advise(*given, np.array(standing, np.int8))
+    return threshold.advise(
+        np.array(normalised),
+        np.array(steps),
+        tied=np.zeros(len(steps), bool),
+        empty=np.arange(len(steps)) == 0,
+        levels=np.array([0.0]),
+        standing=np.array(standing, np.int8),
+    )
 
 
 def test_the_threshold_lies_above_texts_that_do_not_beat_silence() -> None:
@@ -84,11 +100,12 @@ def test_the_threshold_lies_above_texts_that_do_not_beat_silence() -> None:
 
 def test_the_threshold_takes_no_reward_from_texts_that_beat_silence() -> None:
     """A worthless text above a worthy one stays paid, and is named."""
-    normalised, standing = np.array([0.0, 1.4, 1.0]), np.array([0, outcomes.BELOW, outcomes.ABOVE], np.int8)
+    normalised = np.array([0.0, 1.4, 1.0])
+    standing = np.array([0, outcomes.BELOW, outcomes.ABOVE], np.int8)
     advice = advice_of(normalised.tolist(), standing.tolist(), [90, 8, 2])
     assert advice["threshold"] < 1.0
-    shown = np.array([False, True, True])
-    assert threshold.without_a_win(normalised, advice["threshold"], standing, shown).tolist() == [1]
+    has_text = np.array([False, True, True])
+    assert threshold.without_a_win(normalised, advice["threshold"], standing, has_text).tolist() == [1]
 
 
 def test_where_nothing_wins_the_threshold_lies_above_everything() -> None:
@@ -116,23 +133,23 @@ def test_texts_that_speak_against_the_reward_are_named() -> None:
         "misjudged_texts": 1,
         "misjudged": [{"text": "You starve.", "wins": 0, "losses": 7, "wrong": 5, "reward": 0.5}],
     }
-    said = threshold.describe({**STATISTICS, "advice": {**ADVICE, "paid_share": 0.1, **texts}}, 0.5)
+    lines = threshold.describe({**STATISTICS, "advice": {**ADVICE, "paid_share": 0.1, **texts}}, 0.5)
     assert (
         "pays 1 text that does not beat the empty text in the labels: 'You wait.' (does not win, +1.43)"
-        in said
+        in lines
     )
     assert (
         "1 of 9 texts disagrees with most of their labels: 'You starve.' (wins 0, loses 7, reward +0.50"
-        in said
+        in lines
     )
 
 
-def counted(wins: list[int], losses: list[int], ties: list[int], steps: list[int]) -> Outcomes:
+def outcomes_of(wins: list[int], losses: list[int], ties: list[int], steps: list[int]) -> Outcomes:
     return Outcomes(*map(np.array, (wins, losses, ties, steps)))
 
 
 # One message wins nine of ten, one nine of eleven, one ties in some, one is always tied, one has no comparison.
-SOME = counted([9, 9, 20, 1, 5, 0], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 5, 0], [5, 900, 7, 7, 18975, 106])
+SOME = outcomes_of([9, 9, 20, 1, 5, 0], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 5, 0], [5, 900, 7, 7, 18975, 106])
 
 
 def test_a_wanted_text_wins_nine_of_ten_and_seldom_ties() -> None:
@@ -149,13 +166,13 @@ def test_wanted_texts_are_listed_with_their_steps() -> None:
 def test_a_goal_that_hardly_occurs_is_a_warning() -> None:
     line = "warning: the goal occurs on fewer than 0.1% of the steps: collect with players that reach it"
     assert line in outcomes.describe(SOME, TEXTS)
-    edge = counted([1, 0], [0, 1], [0, 0], [1, 999])
+    edge = outcomes_of([1, 0], [0, 1], [0, 0], [1, 999])
     assert "warning" not in outcomes.describe(edge, TEXTS)
 
 
 def test_labels_without_a_winner_are_a_warning() -> None:
-    nothing = Outcomes(*np.zeros((4, 6), int))
-    assert outcomes.describe(nothing, TEXTS) == (
+    no_outcomes = Outcomes(*np.zeros((4, 6), int))
+    assert outcomes.describe(no_outcomes, TEXTS) == (
         "warning: no text wins its comparisons: the labels give an agent no goal"
     )
 

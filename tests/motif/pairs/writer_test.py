@@ -15,8 +15,8 @@ def test_an_array_has_its_room_before_it_is_written(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1_000_000) as resize:
         writer = PairsWriter(tmp_path / "disk" / "d", 1000)
         writer.create("data/a", (100,), np.uint8)[:] = 1
-        told = r"No space left on device, 8\.\d MB are needed.*data/b\.npy"
-        with pytest.raises(OSError, match=told) as raised, writer:
+        message = r"No space left on device, 8\.\d MB are needed.*data/b\.npy"
+        with pytest.raises(OSError, match=message) as raised, writer:
             writer.create("data/b", (4000,), np.uint8)
         assert raised.value.errno == errno.ENOSPC
         assert not list((tmp_path / "disk" / "d").rglob("*.npy"))

@@ -19,7 +19,6 @@ from motif_jax.motif.reward.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.rl.config import AgentReward
-from tests.recorded_outputs import outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -34,7 +33,7 @@ def distinct_messages(count: int, long: bool) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trained) -> None:
+def test_the_lookup_computes_on_its_device_with_compiled_programs(trained) -> None:
     device = jax.devices()[1]
     reward = rewards.load_intrinsic(AgentReward(dir=str(trained)), SPEC, device=device)
     assert {d for leaf in jax.tree.leaves(reward.table.params) for d in leaf.devices()} == {device}
@@ -46,40 +45,44 @@ def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trai
     texts = {long: distinct_messages(3 * CHUNK + 10, long) for long in (False, True)}
     # Texts of their own for each size: nothing of them is in the table.
     parts = [slice(*ends) for ends in ((0, 1), (1, 9), (9, 3 * CHUNK + 10))]
-    found = [[reward.lookup(rows[part]).values for part in parts] for rows in texts.values()][1]
+    for part in parts:
+        reward.lookup(texts[False][part])
+    values = [reward.lookup(texts[True][part]).values for part in parts]
+
     assert [program._cache_size() for program in programs] == compiled
     expected = model.normalisation(True, 0.5)(model.of_messages(model.params, texts[True]))
-    np.testing.assert_array_equal(np.concatenate(found), expected)
+    np.testing.assert_array_equal(np.concatenate(values), expected)
 
 
 @pytest.mark.slow
-def test_a_message_has_one_value_whatever_it_is_computed_with(trained) -> None:
+def test_a_messages_value_does_not_depend_on_its_batch(trained) -> None:
     """A quantile is some message's own reward: one that rounds otherwise beside others would be paid here, not there."""
     rng = np.random.default_rng(0)
     letters = rng.integers(32, 127, (3 * CHUNK + 4, 256))
     table = np.where(np.arange(256) < rng.integers(1, 120, (len(letters), 1)), letters, 0).astype(np.uint8)
     reward = rewards.load(trained)
     texts = [row.tobytes() for row in table]
-    together = reward(texts)
+    values = reward(texts)
     order = rng.permutation(len(table))
-    np.testing.assert_array_equal([reward(text) for text in texts], together)
-    np.testing.assert_array_equal([reward([text, "a"])[0] for text in texts], together)
-    np.testing.assert_array_equal(reward([texts[i] for i in order]), together[order])
+    np.testing.assert_array_equal([reward(text) for text in texts], values)
+    np.testing.assert_array_equal([reward([text, "a"])[0] for text in texts], values)
+    np.testing.assert_array_equal(reward([texts[i] for i in order]), values[order])
     for level in QUANTILE_LEVELS[::9]:
         for device in (None, jax.devices()[1]):
             section = AgentReward(dir=str(trained), quantile=level)
             in_training = rewards.load_intrinsic(section, SPEC, device=device)
             assert in_training is not None
-            found = [in_training.lookup(part).values for part in (table[:5], table[5:])]
-            np.testing.assert_array_equal(np.concatenate(found), reward.intrinsic(texts, level))
+            paid = [in_training.lookup(part).values for part in (table[:5], table[5:])]
+            np.testing.assert_array_equal(np.concatenate(paid), reward.intrinsic(texts, level))
 
 
-def test_parts_keep_their_places_and_all_are_on_their_way_before_the_first_is_read() -> None:
+def test_all_chunks_are_launched_before_the_first_is_read() -> None:
     """Long texts have a program of their own."""
     texts = np.random.default_rng(0).integers(0, 9, (75, 99)).astype(np.uint8)
     texts[::2, 96:] = 0
     texts[::3, :] = 0
-    texts[3::9, 95], texts[6::9, 96] = 5, 7
+    texts[3::9, 95] = 5
+    texts[6::9, 96] = 7
 
     def program_of(length: int | None) -> Any:
         weights = np.arange(1, 257) * (3 if length is None else 1)
@@ -96,18 +99,19 @@ def test_parts_keep_their_places_and_all_are_on_their_way_before_the_first_is_re
 
     events: list[str] = []
     length_of = {96: 0.5, None: 0.25}
-    found = module.in_chunks(program_of, 4.0, texts, 2)
+    values = module.in_chunks(program_of, 4.0, texts, 2)
     sums = texts @ np.arange(1, 100)
     long = texts[:, 96:].any(1)
     expected = [np.where(long, 3 * sums + 0.25, sums + 0.5), 4.0 * texts.sum(1)]
-    np.testing.assert_array_equal(found, np.array(expected, np.float32), strict=True)
+    np.testing.assert_array_equal(values, np.array(expected, np.float32), strict=True)
     assert events == ["launch"] * 4 + ["read"] * 4
     assert module.in_chunks(program_of, 4.0, texts[:0], 2).shape == (2, 0)
-    assert (
-        outcome_text(module.in_chunks, program_of, 4.0, np.zeros((1, 256), np.uint8), 2) == "[[0.5]\n [0. ]]"
-    )
-    long_by_one = outcome_text(module.pad_messages, np.zeros((1, 257), np.uint8))
-    assert long_by_one == "UserError: a message of 257 bytes: reward models read at most 256"
+
+
+def test_a_message_of_more_than_256_bytes_is_refused() -> None:
+    assert module.pad_messages(np.zeros((1, 256), np.uint8)).shape == (1, 256)
+    with pytest.raises(UserError, match=r"^a message of 257 bytes: reward models read at most 256$"):
+        module.pad_messages(np.zeros((1, 257), np.uint8))
 
 
 MOMENTS = {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]}
@@ -185,12 +189,12 @@ def test_a_threshold_that_statistics_do_not_have_is_refused(
         model.normalisation(True, quantile)
 
 
-def test_members_together_are_the_mean_of_what_each_normalises() -> None:
+def test_an_ensembles_reward_is_the_mean_and_its_disagreement_the_deviation() -> None:
     model = frozen_model(MOMENTS | QUANTILES)
     normalised = np.array([(MEMBERS[0] - 0.5) / 2, (MEMBERS[1] - 1) / 0.5])
 
     np.testing.assert_allclose(model.disagreement(MEMBERS), normalised.std(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(model.together(MEMBERS), [0.2, 0.575, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(model.combine_members(MEMBERS), [0.2, 0.575, 1.0], rtol=1e-6)
 
 
 def learned_model(kind: str, value: str = "label", taken: int = 3, **changes: bool) -> OnlineRewardModel:
@@ -223,7 +227,7 @@ def test_retrieved_rewards_are_labels_without_threshold(value: str) -> None:
 
     np.testing.assert_array_equal(model.of_messages({}, texts), [1 if value == "label" else 0.75, 0, 0])
     np.testing.assert_array_equal(model.normalisation(True, 0.5)(MEMBERS), MEMBERS)
-    np.testing.assert_allclose(model.together(MEMBERS), MEMBERS.mean(axis=0))
+    np.testing.assert_allclose(model.combine_members(MEMBERS), MEMBERS.mean(axis=0))
     assert model.header() == {"taken": 3, "labels": {"a": [1, 0.75], "b": [0, None]}}
 
 
@@ -236,8 +240,8 @@ def test_a_classified_label_is_a_step_at_its_threshold(
 ) -> None:
     model = learned_model("classification", value)
 
-    np.testing.assert_allclose(model.together(MEMBERS), CAUTIOUS, rtol=1e-6)
-    paid = model.normalisation(True, quantile)(model.together(MEMBERS))
+    np.testing.assert_allclose(model.combine_members(MEMBERS), CAUTIOUS, rtol=1e-6)
+    paid = model.normalisation(True, quantile)(model.combine_members(MEMBERS))
     np.testing.assert_allclose(paid, expected, rtol=1e-6)
 
 
@@ -259,8 +263,8 @@ def test_ranked_rewards_have_the_moments_and_threshold_of_their_run(
 
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
 def test_an_untrained_network_pays_nothing_unless_compat_wants_it(kind: str) -> None:
-    np.testing.assert_array_equal(learned_model(kind, taken=0).together(MEMBERS), np.zeros(3))
-    paid = learned_model(kind, taken=0, untrained=True).together(MEMBERS)
+    np.testing.assert_array_equal(learned_model(kind, taken=0).combine_members(MEMBERS), np.zeros(3))
+    paid = learned_model(kind, taken=0, untrained=True).combine_members(MEMBERS)
     np.testing.assert_allclose(paid, CAUTIOUS, rtol=1e-6)
 
 

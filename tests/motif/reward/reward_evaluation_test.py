@@ -1,5 +1,8 @@
+"""Statistics of a reward, metrics of pairs, and the batches of a training."""
+
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,24 +16,31 @@ from motif_jax.motif.reward import reward_evaluation as evaluation
 from motif_jax.motif.reward.reward_data import BatchPlan, RewardData
 from motif_jax.motif.reward.statistics import RunningMoments
 
+# The messages of each pair's steps, and the target of each pair.
 IDS = "0121 3310 2430 1112 0440 1022 2301 5125 5565 6301"
-SURE = np.array([0.9, 0.2, 0.5, 0.3, 0.5, 0.8, 0.1, 0.7, 0.4, 0.25], np.float32)
+FIRST_IS_BETTER = np.array([0.9, 0.2, 0.5, 0.3, 0.5, 0.8, 0.1, 0.7, 0.4, 0.25], np.float32)
 WEIGHTS = np.array([1, 0.5, 1, 0.25, 0, 1, 0.5, 1, 0.75, 0], np.float32)
 
 
 def data_of(**changes: Any) -> RewardData:
     """Ten pairs of two steps, with seven messages."""
-    labels, wanted = np.array([0, 1, 2, 1, 2, 0, 1, 0, 1, 1], np.int8), np.stack([SURE, 1 - SURE], axis=1)
+    labels = np.array([0, 1, 2, 1, 2, 0, 1, 0, 1, 1], np.int8)
+    targets = np.stack([FIRST_IS_BETTER, 1 - FIRST_IS_BETTER], axis=1)
     status = np.arange(40).reshape(10, 2, 2, 1)
-    given = {
-        "dataset": SimpleNamespace(num_pairs=10, length=2, data={"blstats": status}),
-        "messages": np.eye(7, 256, -1, np.uint8),
-        "ids": np.array([*map(int, IDS.replace(" ", ""))], np.int32).reshape(10, 2, 2),
-        "targets": PairTargets(labels, wanted * 0.8 + 0.1, wanted, WEIGHTS),
-        "score": np.array([0, 1, 1, 0, 2, 0, 1, 1, 2, 0], np.int8),
-    }
-    parts = {"train": np.array([0, 2, 3, 4, 5]), "validation": np.array([1, 6, 7, 8, 9])}
-    return RewardData(**{"max_length": 1, "fields": ("blstats",), "digests": {}, **given, **parts, **changes})
+    dataset: Any = SimpleNamespace(num_pairs=10, length=2, data={"blstats": status})
+    data = RewardData(
+        dataset=dataset,
+        messages=np.eye(7, 256, -1, np.uint8),
+        ids=np.array([int(digit) for digit in IDS.replace(" ", "")], np.int32).reshape(10, 2, 2),
+        max_length=1,
+        targets=PairTargets(labels, targets * 0.8 + 0.1, targets, WEIGHTS),
+        train=np.array([0, 2, 3, 4, 5]),
+        validation=np.array([1, 6, 7, 8, 9]),
+        score=np.array([0, 1, 1, 0, 2, 0, 1, 1, 2, 0], np.int8),
+        fields=("blstats",),
+        digests={},
+    )
+    return dataclasses.replace(data, **changes)
 
 
 def drawn(*shape: int) -> np.ndarray:
@@ -51,15 +61,16 @@ def test_statistics_are_those_of_all_training_steps(message_only: bool) -> None:
     values = drawn(2, 7) if message_only else drawn(2, 10, 2, 2)
     steps = values[:, data.ids[data.train]] if message_only else values[:, data.train]
     members = steps.reshape(2, -1).astype(np.float64)
-    together = members.mean(axis=0)
+    ensemble = members.mean(axis=0)
 
     statistics = evaluation.reward_statistics(values, data, message_only, False, 2)
 
-    assert statistics["mean"] == pytest.approx(together.mean(), abs=1e-6)
-    assert statistics["variance"] == pytest.approx(together.var(), rel=1e-5)
+    assert statistics["mean"] == pytest.approx(ensemble.mean(), abs=1e-6)
+    assert statistics["variance"] == pytest.approx(ensemble.var(), rel=1e-5)
     assert statistics["member_mean"] == pytest.approx(members.mean(axis=1), abs=1e-6)
     assert statistics["member_variance"] == pytest.approx(members.var(axis=1), rel=1e-5)
-    assert (statistics["num_steps"], statistics["num_pairs"]) == (20, 5)
+    assert statistics["num_steps"] == 20
+    assert statistics["num_pairs"] == 5
     assert statistics["num_distinct"] == (5 if message_only else 20)
 
 
@@ -73,8 +84,9 @@ def test_quantiles_are_of_the_normalised_distinct_rewards() -> None:
     assert statistics["quantiles"] == sorted(statistics["quantiles"])
 
 
-def test_disagreement_is_the_spread_of_what_each_member_normalises() -> None:
-    values, data = drawn(2, 10, 2, 2), data_of()
+def test_disagreement_is_the_deviation_of_the_members_normalised_rewards() -> None:
+    values = drawn(2, 10, 2, 2)
+    data = data_of()
     members = values[:, data.train].reshape(2, -1).astype(np.float64)
     normalised = (members - members.mean(axis=1, keepdims=True)) / members.std(axis=1, keepdims=True)
 
@@ -85,7 +97,9 @@ def test_disagreement_is_the_spread_of_what_each_member_normalises() -> None:
 
 
 def test_running_statistics_are_merged_batch_by_batch() -> None:
-    values, data, moments = drawn(2, 10, 2, 2), data_of(), RunningMoments()
+    values = drawn(2, 10, 2, 2)
+    data = data_of()
+    moments = RunningMoments()
     for pairs in (data.train[:2], data.train[2:4], data.train[4:]):
         moments.update(values.mean(axis=0)[pairs])
 
@@ -95,9 +109,11 @@ def test_running_statistics_are_merged_batch_by_batch() -> None:
 
 
 def test_metrics_of_pairs_are_weighted_and_leave_out_ties() -> None:
-    data, rewards = data_of(), drawn(10, 2)
+    data = data_of()
+    rewards = drawn(10, 2)
     part = data.validation
-    labels, weights = data.targets.labels[part], data.targets.weights[part].astype(np.float64)
+    labels = data.targets.labels[part]
+    weights = data.targets.weights[part].astype(np.float64)
     log_probabilities = rewards - np.log(np.exp(rewards).sum(axis=1, keepdims=True))
     losses = -(data.targets.unsmoothed[part] * log_probabilities[part]).sum(axis=1)
 
@@ -106,9 +122,9 @@ def test_metrics_of_pairs_are_weighted_and_leave_out_ties() -> None:
     assert metrics["validation/loss"] == pytest.approx((losses * weights).sum() / weights.sum(), rel=1e-5)
     # Of the pairs with a weight; the last of the five has none.
     counted = weights > 0
-    right = rewards[part].argmax(axis=1) == labels
+    is_correct = rewards[part].argmax(axis=1) == labels
     assert metrics["validation/loss_pairs"] == counted.sum() == 4
-    assert metrics["validation/accuracy"] == pytest.approx(right[counted].mean())
+    assert metrics["validation/accuracy"] == pytest.approx(is_correct[counted].mean())
 
 
 def test_metrics_of_no_pairs_are_nan() -> None:
@@ -143,8 +159,9 @@ def test_an_epoch_shows_every_training_pair_once() -> None:
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_steps_of_a_batch_are_places_among_its_distinct_messages(devices: int) -> None:
-    plan, data = plan_of(devices), data_of()
+def test_steps_of_a_batch_are_indices_of_its_distinct_messages(devices: int) -> None:
+    plan = plan_of(devices)
+    data = data_of()
 
     for first, count in ((0, 2), (2, 1), (3, 2)):
         batch = plan.batches(first, count)
@@ -161,7 +178,7 @@ def test_steps_of_a_batch_are_places_among_its_distinct_messages(devices: int) -
             )
 
 
-def test_pairs_that_fill_a_batch_up_have_no_weight() -> None:
+def test_padding_of_a_batch_has_no_weight() -> None:
     batch = plan_of(members=2).batches(2, 1)
 
     assert batch.weights[0, :, 1].tolist() == [0, 0]
@@ -169,10 +186,10 @@ def test_pairs_that_fill_a_batch_up_have_no_weight() -> None:
 
 
 def test_members_of_a_bootstrap_see_samples_of_their_own() -> None:
-    plain, sampled = plan_of(members=2), plan_of(members=2, bootstrap=True)
-    weights, samples = (
-        np.concatenate([plan.batches(0, 2).weights, plan.batches(2, 1).weights]) for plan in (plain, sampled)
-    )
+    plain = plan_of(members=2)
+    sampled = plan_of(members=2, bootstrap=True)
+    weights = np.concatenate([plain.batches(0, 2).weights, plain.batches(2, 1).weights])
+    samples = np.concatenate([sampled.batches(0, 2).weights, sampled.batches(2, 1).weights])
 
     np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
     assert (samples[:, 0] != samples[:, 1]).any()
@@ -181,7 +198,7 @@ def test_members_of_a_bootstrap_see_samples_of_their_own() -> None:
     np.testing.assert_array_equal(times, np.round(times))
 
 
-def test_a_batch_is_the_same_whatever_was_asked_before() -> None:
+def test_a_batch_does_not_depend_on_those_read_before() -> None:
     plan = plan_of()
     early = plan.batches(1, 2)
     plan.batches(3, 2)
@@ -192,11 +209,13 @@ def test_a_batch_is_the_same_whatever_was_asked_before() -> None:
 
 def test_calibration_of_a_known_case():
     # Confidence 0.75 twice (right once), 0.95 once (right), a tie that does not count.
-    sure = np.log(np.array([3.0, 3.0, 19.0, 5.0]))
-    rewards = np.stack([sure, np.zeros(4)], axis=1)
-    found = evaluation.calibration(rewards, np.array([0, 1, 0, 2]))
-    assert found["error"] == pytest.approx((2 * abs(0.5 - 0.75) + abs(1 - 0.95)) / 3)
-    assert [row["pairs"] for row in found["bins"]] == [2, 1]
+    log_odds = np.log(np.array([3.0, 3.0, 19.0, 5.0]))
+    rewards = np.stack([log_odds, np.zeros(4)], axis=1)
+
+    curve = evaluation.calibration(rewards, np.array([0, 1, 0, 2]))
+
+    assert curve["error"] == pytest.approx((2 * abs(0.5 - 0.75) + abs(1 - 0.95)) / 3)
+    assert [row["pairs"] for row in curve["bins"]] == [2, 1]
     assert np.isnan(evaluation.calibration(rewards[:0], np.zeros(0, int))["error"])
 
 

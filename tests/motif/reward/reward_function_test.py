@@ -1,4 +1,4 @@
-"""A reward as a function: what was said once is looked up, and it says what training knew."""
+"""A reward as a function: what it reads, which texts it computes, and which of them training knew."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
 
 
-def test_it_says_what_training_knew(trained, tmp_path) -> None:
+def test_a_reward_knows_the_texts_of_its_training(trained) -> None:
     reward = rewards.load(trained)
     dataset = PairsDataset.open(trained.parent / "dataset")
-    shown = np.unique(dataset.data["message"].reshape(-1, 256), axis=0)
-    known = reward.known(shown)
-    assert known.mean() > 0.5  # of the dataset a part is kept for validation
+    messages = np.unique(dataset.data["message"].reshape(-1, 256), axis=0)
+
+    is_known = reward.known(messages)
+
+    # A part of the dataset is left for validation.
+    assert is_known.mean() > 0.5
     assert not reward.known("No game has ever said this.")
-    np.testing.assert_array_equal(reward.known(shown[:4].reshape(2, 2, 256)), known[:4].reshape(2, 2))
+    np.testing.assert_array_equal(reward.known(messages[:4].reshape(2, 2, 256)), is_known[:4].reshape(2, 2))
+
+
+def test_lost_or_damaged_training_texts_are_named_with_a_remedy(trained, tmp_path) -> None:
     (tmp_path / training_texts.FILE).write_bytes((trained / training_texts.FILE).read_bytes()[:-3])
     with pytest.raises(UserError, match="damaged"):
         training_texts.read_training_texts(tmp_path)
@@ -43,10 +49,10 @@ CONFIG = {
 class Sums(OnlineRewardModel):
     """Rewards a message by the sum of its first three bytes over 20; notes what it computes."""
 
-    asked: list[bytes]
+    computed: list[bytes]
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        self.asked.extend(map(bytes, messages))
+        self.computed.extend(map(bytes, messages))
         return messages[None, :, :3].sum(-1, dtype=np.float32) / params
 
 
@@ -55,7 +61,7 @@ def reward(tmp_path: Path) -> RewardFunction:
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
     moments = {"mean": 3.0, "variance": 4.0, "quantiles": []}
     model = Sums(tmp_path, 7, network, 20.0, 1, moments, CONFIG, [], taken=1)
-    Sums.asked = []
+    Sums.computed = []
     return RewardFunction(model)
 
 
@@ -87,32 +93,36 @@ MESSAGES: list[tuple[Any, list[bytes], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "texts", "shape"), MESSAGES, ids=range(len(MESSAGES)))
+@pytest.mark.parametrize(("messages", "texts", "shape"), MESSAGES, ids=range(len(MESSAGES)))
 def test_messages_are_texts_bytes_and_arrays_of_them(
-    given: Any, texts: list[bytes], shape: tuple[int, ...]
+    messages: Any, texts: list[bytes], shape: tuple[int, ...]
 ) -> None:
-    rows, found = as_rows(given)
+    rows, answer_shape = as_rows(messages)
     assert [bytes(row).rstrip(b"\0") for row in rows] == texts
-    assert (rows.shape, rows.dtype, found) == ((len(texts), 256), np.uint8, shape)
+    assert rows.shape == (len(texts), 256)
+    assert rows.dtype == np.uint8
+    assert answer_shape == shape
 
 
-@pytest.mark.parametrize(("given", "texts", "shape"), MESSAGES, ids=range(len(MESSAGES)))
+@pytest.mark.parametrize(("messages", "texts", "shape"), MESSAGES, ids=range(len(MESSAGES)))
 def test_each_message_has_its_reward(
-    reward: RewardFunction, given: Any, texts: list[bytes], shape: tuple[int, ...]
+    reward: RewardFunction, messages: Any, texts: list[bytes], shape: tuple[int, ...]
 ) -> None:
     """The mean is 3 and the deviation 2."""
     raw = np.array([sum(text[:3]) / 20 for text in texts]).reshape(shape)
-    np.testing.assert_allclose(reward.raw(given), raw, rtol=1e-5)
-    np.testing.assert_allclose(reward(given), (raw - 3) / 2, rtol=1e-5)
+    np.testing.assert_allclose(reward.raw(messages), raw, rtol=1e-5)
+    np.testing.assert_allclose(reward(messages), (raw - 3) / 2, rtol=1e-5)
     normalised = (raw - 3) / 2
-    np.testing.assert_allclose(reward.intrinsic(given), np.where(normalised > 0.75, normalised, 0), rtol=1e-5)
+    np.testing.assert_allclose(
+        reward.intrinsic(messages), np.where(normalised > 0.75, normalised, 0), rtol=1e-5
+    )
 
 
 NO_MESSAGE = "a message is bytes, str or an array of integers from 0 to 255"
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("value", "words"),
     [
         ("x" * 257, "has 257 bytes: at most 256 are read"),
         (np.zeros((1, 257), np.uint8), "a message of 257 bytes: reward models read at most 256"),
@@ -135,18 +145,20 @@ NO_MESSAGE = "a message is bytes, str or an array of integers from 0 to 255"
     ],
     ids=range(18),
 )
-def test_what_is_no_message_is_refused_in_one_line(reward: RewardFunction, given: Any, words: str) -> None:
+def test_a_value_that_is_no_message_is_refused_in_one_line(
+    reward: RewardFunction, value: Any, words: str
+) -> None:
     for call in (as_rows, reward.raw, reward, reward.intrinsic):
         with pytest.raises(UserError, match=words) as caught:
-            call(given)
+            call(value)
         assert "\n" not in str(caught.value)
 
 
 def test_each_text_is_computed_once(reward: RewardFunction) -> None:
-    for given in ("Hi", b"Hi\0", ["Hi", "Ho", "Ho"], "Ho"):
-        reward(given)
-        reward.raw(given)
-    assert sorted(text.rstrip(b"\0") for text in Sums.asked) == [b"Hi", b"Ho"]
+    for messages in ("Hi", b"Hi\0", ["Hi", "Ho", "Ho"], "Ho"):
+        reward(messages)
+        reward.raw(messages)
+    assert sorted(text.rstrip(b"\0") for text in Sums.computed) == [b"Hi", b"Ho"]
 
 
 def test_a_threshold_may_be_left_out(reward: RewardFunction) -> None:
@@ -157,8 +169,8 @@ def test_a_threshold_may_be_left_out(reward: RewardFunction) -> None:
 def test_a_reward_is_a_folder_or_an_exported_file(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.txt").touch()
     (tmp_path / "a.safetensors").touch()
-    for place in ("", "a.safetensors"):
-        reward_function.check_place(str(tmp_path / place), "reward.dir")
+    for path in ("", "a.safetensors"):
+        reward_function.check_place(str(tmp_path / path), "reward.dir")
     with pytest.raises(UserError, match=rf"config\.reward\.dir='.*{name}': must be an existing folder"):
         reward_function.check_place(str(tmp_path / name), "reward.dir")
 

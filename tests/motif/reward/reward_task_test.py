@@ -1,3 +1,5 @@
+"""The training of a reward: equal to a plain loop, on several devices, and resumed."""
+
 import itertools
 import os
 import signal
@@ -38,7 +40,8 @@ def make_task(folder, devices=1, **overrides):
 
 
 def train_epoch(task):
-    trainer, numbers = OfflineTrainer(task, task.parallel), []
+    trainer = OfflineTrainer(task, task.parallel)
+    numbers = []
     carry = trainer.place(task.init_state())
     for start in range(0, task.steps_per_epoch, 2):
         batches = task.batches(start, min(2, task.steps_per_epoch - start))
@@ -48,38 +51,47 @@ def train_epoch(task):
 
 
 def plain_loop(task, optimizer=None):
-    """For each epoch the parameters after it, and the losses and the rewards of its batches: every message of every pair."""
-    data, network, optimizer = task.data, task.network, optimizer or task.optimizer
+    """Yields for each epoch the parameters after it, and the losses and the rewards of its batches.
+
+    Every message of every pair is computed, without a list of distinct ones.
+    """
+    data = task.data
+    network = task.network
+    optimizer = optimizer or task.optimizer
     params = task.init_state().params
     opt_state = optimizer.init(params)
 
     def loss(params, inputs, targets, weights):
         rows = {name: x.reshape(-1, *x.shape[3:]) for name, x in inputs.items()}
         rewards = network.reward(params, rows).reshape(-1, 2, data.dataset.length).mean(-1)
-        each = -(targets * jax.nn.log_softmax(rewards)).sum(-1)
-        return (each * weights).sum() / weights.sum(), rewards
+        losses = -(targets * jax.nn.log_softmax(rewards)).sum(-1)
+        return (losses * weights).sum() / weights.sum(), rewards
 
     @jax.jit
     def update(params, opt_state, *batch):
-        found, gradient = jax.value_and_grad(loss, has_aux=True)(params, *batch)
+        loss_and_rewards, gradient = jax.value_and_grad(loss, has_aux=True)(params, *batch)
         updates, opt_state = optimizer.update(gradient, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, found
+        return optax.apply_updates(params, updates), opt_state, loss_and_rewards
 
     for epoch in itertools.count():
         rows = []
         for pairs in task.plan.order(epoch):
-            there, fields = np.maximum(pairs, 0), network.architecture.fields
-            inputs = {name: jnp.asarray(data.dataset.data[name][there]) for name in fields}
-            weights = np.where(pairs >= 0, data.targets.weights[there], 0)
-            params, opt_state, found = update(params, opt_state, inputs, data.targets.targets[there], weights)
-            rows.append(jax.device_get(found))
+            filled = np.maximum(pairs, 0)
+            fields = network.architecture.fields
+            inputs = {name: jnp.asarray(data.dataset.data[name][filled]) for name in fields}
+            targets = data.targets.targets[filled]
+            weights = np.where(pairs >= 0, data.targets.weights[filled], 0)
+            params, opt_state, loss_and_rewards = update(params, opt_state, inputs, targets, weights)
+            rows.append(jax.device_get(loss_and_rewards))
         yield params, *zip(*rows, strict=True)
 
 
-def assert_same_change(start, one, other):
-    start, one, other = jax.device_get((start, one, other))
-    apart, moved = (optax.tree.norm(optax.tree.sub(other, tree)) for tree in (one, start))
-    assert apart <= 1e-3 * moved
+def assert_same_change(start, params, expected):
+    """The parameters differ from those expected by at most a thousandth of what the training changed."""
+    start, params, expected = jax.device_get((start, params, expected))
+    difference = optax.tree.norm(optax.tree.sub(params, expected))
+    change = optax.tree.norm(optax.tree.sub(params, start))
+    assert difference <= 1e-3 * change
 
 
 EVERYTHING = {f"network.{name}": True for name in ("status", "crop", "glyphs")} | {"network.embedding_dim": 8}
@@ -106,35 +118,39 @@ def test_training_equals_the_plain_loop(folder, name, overrides):
 
 
 @pytest.mark.slow
-def test_devices_agree(folder):
+def test_four_devices_train_as_one(folder):
     overrides = {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}
     one, many = (make_task(folder / "plain", n, **{"optimizer.eps": 1e-2}, **overrides) for n in (1, 4))
     start = one.init_state().params
-    (first, numbers), (second, others) = train_epoch(one), train_epoch(many)
-    for name, found in numbers.items():
-        np.testing.assert_allclose(others[name], found, rtol=1e-3, err_msg=name)
-    assert_same_change(start, second.params, first.params)
-    for leaf in jax.tree.leaves(second.params):
+
+    state_of_one, metrics_of_one = train_epoch(one)
+    state_of_many, metrics_of_many = train_epoch(many)
+
+    for name, values in metrics_of_one.items():
+        np.testing.assert_allclose(metrics_of_many[name], values, rtol=1e-3, err_msg=name)
+    assert_same_change(start, state_of_many.params, state_of_one.params)
+    for leaf in jax.tree.leaves(state_of_many.params):
         first_copy, *copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
         assert all(np.array_equal(copy, first_copy) for copy in copies)
-    found, wanted = (task.member_rewards(first, task.data.messages) for task in (many, one))
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    rewards_of_many = many.member_rewards(state_of_one, many.data.messages)
+    rewards_of_one = one.member_rewards(state_of_one, one.data.messages)
+    np.testing.assert_allclose(rewards_of_many, rewards_of_one, rtol=1e-4, atol=1e-6)
 
 
-def test_the_digests_say_what_is_not_the_same(folder):
+def test_digests_name_the_arrays_that_a_config_changes(folder):
     def changed(name, **overrides):
-        now = make_task(folder / name, **overrides).data.digests
-        return {key for key in {*now, *base} if now.get(key) != base.get(key)}
+        digests = make_task(folder / name, **overrides).data.digests
+        return {key for key in {*digests, *base} if digests.get(key) != base.get(key)}
 
     base = make_task(folder / "plain").data.digests
     assert set(base) == {"data/message", "info/score", "labels", "targets", "weights of pairs"}
-    for name, value, wanted in (
+    for name, value, expected in (
         ("optimizer.learning_rate", 1.0, set()),
         ("labels.smoothing", 0.1, {"targets"}),
         ("labels.ties", "drop", {"weights of pairs"}),
         ("network.status", True, {"data/blstats"}),
     ):
-        assert changed("plain", **{name: value}) == wanted
+        assert changed("plain", **{name: value}) == expected
     assert changed("long", **EVERYTHING) == {*base, "data/blstats", "data/glyphs"}
 
 
@@ -143,24 +159,27 @@ def test_a_training_begun_on_two_devices_ends_on_one(folder, tmp_path):
     def task_on(devices):
         return make_task(folder / "plain", devices, **{"optimizer.eps": 1e-2})
 
-    whole, begun, ended = task_on(1), task_on(2), task_on(1)
-    start = whole.init_state().params
-    batches = begun.batches
+    undisturbed = task_on(1)
+    stopped = task_on(2)
+    resumed = task_on(1)
+    start = undisturbed.init_state().params
+    batches = stopped.batches
 
     def stopping(first, count):
         if first >= 2:
             os.kill(os.getpid(), signal.SIGTERM)
         return batches(first, count)
 
-    begun.batches = stopping
-    assert OfflineTrainer(whole, whole.parallel).run(tmp_path / "whole")
-    assert not OfflineTrainer(begun, begun.parallel).run(tmp_path / "moved")
-    assert OfflineTrainer(ended, ended.parallel).run(tmp_path / "moved")
-    states = [train_state(tmp_path / name, whole) for name in ("whole", "moved")]
-    assert_same_change(start, states[1], states[0])
+    stopped.batches = stopping
+    assert OfflineTrainer(undisturbed, undisturbed.parallel).run(tmp_path / "undisturbed")
+    assert not OfflineTrainer(stopped, stopped.parallel).run(tmp_path / "moved")
+    assert OfflineTrainer(resumed, resumed.parallel).run(tmp_path / "moved")
+
+    expected = newest_params(tmp_path / "undisturbed", undisturbed)
+    assert_same_change(start, newest_params(tmp_path / "moved", undisturbed), expected)
 
 
-def train_state(folder, task):
+def newest_params(folder, task):
     """The parameters of the newest evaluation in a run folder."""
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         return checkpoints.restore(None, {"params": jax.device_get(task.init_state().params)})["params"]

@@ -14,23 +14,25 @@ def test_weighted_moments_equal_a_pass_over_all_values():
     # As a fresh network's rewards are: a small spread round a far larger mean.
     values = (3.0 + 5e-4 * rng.standard_normal(400)).astype(np.float32)
     counts = rng.geometric(0.01, 400)
-    everything = np.repeat(values.astype(np.float64), counts)
+    repeated = np.repeat(values.astype(np.float64), counts)
     mean, variance = weighted_moments(values, counts)
-    np.testing.assert_allclose(mean, everything.mean(), rtol=1e-12)
-    np.testing.assert_allclose(variance, everything.var(), rtol=1e-9)
+    np.testing.assert_allclose(mean, repeated.mean(), rtol=1e-12)
+    np.testing.assert_allclose(variance, repeated.var(), rtol=1e-9)
 
 
 def test_running_moments_equal_golden(golden):
     g = golden("reward_norm.npz")
-    moments, start = RunningMoments(), 0
+    moments = RunningMoments()
+    start = 0
     for size, expected in zip(g["rms_batch_sizes"], g["rms_mean_var_count_after_each"], strict=True):
         moments.update(g["rms_input"][start : start + size])
         start += size
         np.testing.assert_allclose((moments.mean, moments.variance, moments.count), expected, rtol=1e-5)
     tiny = RunningMoments()
     tiny.update(g["rms_tiny_input"])
-    found = (tiny.mean, tiny.variance, tiny.count)
-    np.testing.assert_allclose(found, g["rms_tiny_mean_var_count"], rtol=1e-6)
+    np.testing.assert_allclose(
+        (tiny.mean, tiny.variance, tiny.count), g["rms_tiny_mean_var_count"], rtol=1e-6
+    )
 
 
 def test_a_single_number_has_no_variance():
@@ -54,14 +56,15 @@ def test_quantiles_equal_golden(golden):
     np.testing.assert_allclose(QUANTILE_LEVELS, g["quantile_levels"], rtol=1e-12)
     # The golden quantiles are of the normalised rewards of distinct messages.
     normalise = Normalisation(float(g["final_mean"]), float(g["final_var"])).normalise
-    found = quantiles(normalise(g["unique_message_rewards"]))
-    np.testing.assert_allclose(found, g["quantile_values_exact"], rtol=1e-5, atol=1e-6)
-    assert two_decimals(found) == g["quantile_values_csv_2dp"].tolist()
+    values = quantiles(normalise(g["unique_message_rewards"]))
+    np.testing.assert_allclose(values, g["quantile_values_exact"], rtol=1e-5, atol=1e-6)
+    assert two_decimals(values) == g["quantile_values_csv_2dp"].tolist()
 
 
 def test_intrinsic_rewards_equal_golden(golden):
     g = golden("reward_norm.npz")
-    mean, variance = float(g["final_mean"]), float(g["final_var"])
+    mean = float(g["final_mean"])
+    variance = float(g["final_var"])
     cases = {
         "final_llm_after_norm_threshold": Normalisation(mean, variance, float(g["final_thr"])),
         "final_B_llm": Normalisation(mean, variance, float(g["final_B_thr"])),

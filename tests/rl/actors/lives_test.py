@@ -1,3 +1,5 @@
+"""Actor processes that die, hang or cannot start, and the files that they leave."""
+
 from __future__ import annotations
 
 import contextlib
@@ -34,10 +36,10 @@ from tests.rl.actors.pool_test import config, play, playing
 
 
 def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Makes the clock of pools run ahead by the seconds that are written into what this returns."""
+    """Lets the clock of pools run ahead by the seconds in the returned list, which a test sets."""
     ahead = [0.0]
     monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
-    monkeypatch.setattr(pool_module, "_LONGEST_LOOK_SECONDS", float("inf"))
+    monkeypatch.setattr(pool_module, "_MAX_ROUND_SECONDS", float("inf"))
     return ahead
 
 
@@ -53,41 +55,46 @@ def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.Mo
         assert pool.restarts == 0
 
 
-def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped() -> None:
+def test_a_killed_process_is_replaced_and_its_unfinished_slot_dropped() -> None:
     with ActorPool(config()) as pool:
         pool.start()
         play(pool, lambda: min(pool.next_episode()) > 2)
-        episodes, before = pool.episodes(), pool.pids()
+        episodes = pool.episodes()
+        before = pool.pids()
         victim = before[1]
         os.kill(victim, signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
+
         after = pool.pids()
         assert victim not in after
         assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
-        begun = pool.next_episode()
-        finished = play(pool, lambda: min(pool.next_episode()) > max(begun) + 4)
+
+        # All groups go on, and no episode is played twice.
+        next_episode = pool.next_episode()
+        finished = play(pool, lambda: min(pool.next_episode()) > max(next_episode) + 4)
         assert {pool.group_of(slot) for slot in finished} == set(range(4))
         assert (pool.restarts, pool.dropped_slots) == (1, 1)
         played = [(e["env"], e["episode"]) for e in episodes + pool.episodes() if e["env"] < 3]
-        assert len({*played}) == len(played), "an episode was played twice"
+        assert len(set(played)) == len(played)
     assert not still_there({victim, *after})
 
 
 @pytest.mark.parametrize("moment", ["playing", "forking"])
 def test_another_server_is_started_and_actors_are_renewed(moment: str, capfd: Any, monkeypatch: Any) -> None:
     with playing(config()) as pool:
-        before, server = set(pool.pids()), psutil.Process(pool.pids()[0]).ppid()
+        before = set(pool.pids())
+        server = psutil.Process(pool.pids()[0]).ppid()
         if moment == "playing":
             os.kill(server, signal.SIGKILL)
         else:  # when it is to fork one that is replaced
             start = BaseProcess.start
 
-            def killed(process: BaseProcess) -> None:
+            def kill_and_start(process: BaseProcess) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(server, signal.SIGKILL)
                 start(process)
 
-            monkeypatch.setattr(BaseProcess, "start", killed)
+            monkeypatch.setattr(BaseProcess, "start", kill_and_start)
             os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
         wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
@@ -103,16 +110,17 @@ def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.Monk
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
 
-    def start(after: float) -> dict[str, str]:
-        time.sleep(after)
+    def start(delay: float) -> dict[str, str]:
+        time.sleep(delay)
         with actor_process._server_settings() as variables:
             time.sleep(0.2)
         return variables
 
     with ThreadPoolExecutor(2) as threads:
-        seen = list(threads.map(start, (0.0, 0.1)))
+        variables = list(threads.map(start, (0.0, 0.1)))
+
     assert dict(os.environ) == before
-    assert seen == [before, before]
+    assert variables == [before, before]
 
 
 @pytest.mark.slow
@@ -154,9 +162,9 @@ class Fragile(Recall):
 
     @staticmethod
     def make_spec(
-        name: str, *given: Any, trouble: str = "", file: str = "", **options: Any
+        name: str, *arguments: Any, trouble: str = "", file: str = "", **options: Any
     ) -> EnvironmentSpec:
-        return Recall.make_spec(name, *given, **options)
+        return Recall.make_spec(name, *arguments, **options)
 
 
 def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
@@ -204,8 +212,8 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(tmp_path: Path, start_meth
         full.touch()
         with pytest.raises(RuntimeError, match="No space left") as raised:
             play(pool, lambda: False)
-    told = f"{full} cannot be written: No space left on device"
-    assert str(system_error(raised.value, ".")).startswith(told)
+    message = f"{full} cannot be written: No space left on device"
+    assert str(system_error(raised.value, ".")).startswith(message)
     assert pool.restarts == 0
     assert "Traceback" not in capfd.readouterr().err
 
@@ -226,19 +234,29 @@ def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(monkeypatch: An
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_no_server_or_no_locks_for_temporary_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    long, unlocked = OSError("AF_UNIX path too long"), UserError("lies on a file system without locks")
-    for module, name, error, said in (
-        (forkserver, "connect_to_new_process", long, r"start_method=fork: no server of .* too long"),
-        (tempdirs, "_process_folder", unlocked, "without locks"),
-    ):
-        monkeypatch.setattr(module, name, Mock(side_effect=error))
-        with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=said):
-            pool.start()
+@pytest.mark.parametrize(
+    ("module", "name", "error", "message"),
+    [
+        (
+            forkserver,
+            "connect_to_new_process",
+            OSError("AF_UNIX path too long"),
+            r"start_method=fork: no server of .* too long",
+        ),
+        (tempdirs, "_process_folder", UserError("lies on a file system without locks"), "without locks"),
+    ],
+    ids=["no server", "no locks"],
+)
+def test_temporary_folders_that_processes_cannot_use_are_refused(
+    module: Any, name: str, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, Mock(side_effect=error))
+    with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=message):
+        pool.start()
 
 
 def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a killed one by others; one that is dismissed removes its own."""
+    """Other processes remove those of a killed process; a dismissed process removes those of its engine itself."""
     with tempdirs.own_folders():
         util.get_temp_dir()  # that of this process lies elsewhere
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -51,8 +51,8 @@ while True:
 def playing(orders: ActorsConfig, **environment: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", PARENT, json.dumps(dataclasses.asdict(orders))]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    own = os.environ | environment
-    parent = subprocess.Popen(command, **pipes, cwd=REPOSITORY, env=own, start_new_session=True)
+    variables = os.environ | environment
+    parent = subprocess.Popen(command, **pipes, cwd=REPOSITORY, env=variables, start_new_session=True)
     try:
         yield parent
     finally:

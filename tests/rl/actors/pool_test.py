@@ -1,3 +1,5 @@
+"""Groups of environments that fill slots, in processes and in this thread: rows, flags, episodes, resuming."""
+
 from __future__ import annotations
 
 import itertools
@@ -61,9 +63,9 @@ def play(actors: Rollouts, until: Callable[[], bool]) -> list[int]:
 
 
 @contextmanager
-def playing(given: ActorsConfig) -> Iterator[ActorPool]:
+def playing(actors_config: ActorsConfig) -> Iterator[ActorPool]:
     """A pool that has ended an episode."""
-    with ActorPool(given) as pool:
+    with ActorPool(actors_config) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         yield pool
@@ -93,12 +95,13 @@ def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, ga
     with ActorPool(config(start_method=start_method, **game)) as pool, InlineActors(config(**game)) as inline:
         pool.start()
         inline.start()
-        ours, theirs = collect(pool, 4), collect(inline, 4)
-    for group, slots in ours.items():
-        for slot, other in zip(slots, theirs[group], strict=True):
+        slots_of_pool = collect(pool, 4)
+        slots_of_inline = collect(inline, 4)
+    for group, slots in slots_of_pool.items():
+        for slot, other in zip(slots, slots_of_inline[group], strict=True):
             for name in slot:
-                whole = name in pool.slots.observation or name in CARRIED_FIELDS
-                rows = slice(0, None if whole else ROLLOUT)
+                has_final_row = name in pool.slots.observation or name in CARRIED_FIELDS
+                rows = slice(0, None if has_final_row else ROLLOUT)
                 np.testing.assert_array_equal(slot[name][rows], other[name][rows], err_msg=f"{group} {name}")
 
 
@@ -164,13 +167,13 @@ def test_with_same_step_autoreset_a_step_limit_is_a_termination() -> None:
     assert slot["truncated"][:12].sum() == 0
 
 
-def test_rows_go_on_from_slot_to_slot() -> None:
+def test_a_slot_begins_with_the_last_row_of_the_slot_before() -> None:
     with InlineActors(config(workers=1)) as actors:
         actors.start()
         for slots_of_group in collect(actors, 4).values():
-            for slot, following in itertools.pairwise(slots_of_group):
+            for slot, next_slot in itertools.pairwise(slots_of_group):
                 for name in (*actors.slots.observation, *CARRIED_FIELDS):
-                    np.testing.assert_array_equal(slot[name][-1], following[name][0], err_msg=name)
+                    np.testing.assert_array_equal(slot[name][-1], next_slot[name][0], err_msg=name)
 
 
 def test_episodes_are_reported_once_with_numbers_and_seeds() -> None:
@@ -232,7 +235,7 @@ def play_steps(actors: InlineActors, steps: int) -> list[Any]:
         for entry in ready:
             actors.slots.action[entry.slot, entry.row] = [1 + (step + column) % 2 for column in range(3)]
         actors.act(ready)
-        reports += [ready, sorted(actors.begun_anew), full.copy(), actors.episodes()]
+        reports += [ready, sorted(actors.restarted_groups), full.copy(), actors.episodes()]
         if step % 5 == 4:
             for slot in full:
                 actors.release(slot)
@@ -249,7 +252,7 @@ def play_steps(actors: InlineActors, steps: int) -> list[Any]:
     ],
     ids=["recall", "same step", "corridor"],
 )
-def test_restored_actors_go_on_as_undisturbed_ones(changes: dict[str, Any]) -> None:
+def test_restored_actors_continue_as_undisturbed_ones(changes: dict[str, Any]) -> None:
     settings = config(workers=1, remembered=12, slots_per_group=4, **changes)
     with InlineActors(settings, next_episode=[5, 0, 2]) as actors, InlineActors(settings) as restored:
         actors.start()

@@ -6,13 +6,17 @@ import dataclasses
 import os
 import signal
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from motif_jax.rl.actors.group import SlotGroup
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
+from motif_jax.rl.actors.slots import Slots
 from tests.rl.actors.pool_test import config
 
 # An episode of 52 steps, in which the number of times that nothing was said is the number of blank steps.
@@ -21,7 +25,7 @@ CONFIG = config(options=EPISODE, workers=1, groups_per_worker=1, rollout=64, rem
 
 
 def advance(actors: Rollouts, steps: int, slots: set[int] | None = None) -> Ready:
-    """Plays until so many rows are written of a slot that is not one of `slots`; returns what waits for actions then."""
+    """Plays until row `steps` of a slot that is not one of `slots` is written; returns the entry that waits for actions then."""
     deadline = time.monotonic() + 240
     while True:
         assert time.monotonic() < deadline, "the actors did not get there"
@@ -36,9 +40,8 @@ def test_a_process_that_dies_costs_the_rollout_and_no_game() -> None:
     with ActorPool(CONFIG) as pool:
         pool.start()
         before = advance(pool, 20)
-        seen = {name: array[before.slot, 20].copy() for name, array in pool.slots.observation.items()}
         episode = pool.slots.episode[before.slot, 20].copy()
-        assert (seen["sign_count"] == 20).all()
+        assert (pool.slots.observation["sign_count"][before.slot, 20] == 20).all()
         os.kill(pool.pids()[0], signal.SIGKILL)
         # The row that the dead process is to play may come to nothing.
         pool.slots.action[before.slot, 20] = 0
@@ -55,50 +58,95 @@ def test_a_process_that_dies_costs_the_rollout_and_no_game() -> None:
         np.testing.assert_array_equal(pool.slots.observation["sign_count"][later.slot, 10], counts + 10)
 
 
-def test_what_is_remembered_goes_on_unless_it_differs(capfd: pytest.CaptureFixture[str]) -> None:
+def after_twenty_steps() -> tuple[dict[str, Any], np.ndarray]:
+    """The state of actors in the middle of their episodes, and their slots."""
     with InlineActors(CONFIG) as actors:
         actors.start()
         advance(actors, 20)
-        state, block = actors.state(), actors.slots.dump()
+        return actors.state(), actors.slots.dump()
+
+
+def test_processes_continue_the_episodes_of_a_checkpoint() -> None:
     with ActorPool(CONFIG) as pool:
-        pool.restore(state, block)
+        pool.restore(*after_twenty_steps())
         pool.start()
-        found = advance(pool, 0)
-        assert (pool.slots.observation["sign_count"][found.slot, 0] == 20).all()
+
+        entry = advance(pool, 0)
+
+        assert (pool.slots.observation["sign_count"][entry.slot, 0] == 20).all()
         assert pool.rebuilt == 3
-    capfd.readouterr()
+
+
+def test_an_episode_that_replays_differently_is_replaced(capfd: pytest.CaptureFixture[str]) -> None:
     with InlineActors(CONFIG) as actors:
-        actors.restore(state, block)
-        actors.slots.history[0, 1], actors.slots.played[0, 1] = 0, 90  # the episode ends before
+        actors.restore(*after_twenty_steps())
+        # Of 90 blank steps: the episode ends before.
+        assert actors.slots.history is not None
+        actors.slots.history[0, 1] = 0
+        actors.slots.played[0, 1] = 90
+        capfd.readouterr()
+
         actors.start()
-        assert (actors.next_episode(), actors.slots.played.tolist()) == ([1, 2, 1], [[20, 0, 20]])
-        said = "environment 1 is not rebuilt: its episode 0 did not replay as before; it begins the next episode\n"
-        assert capfd.readouterr().err == said
-        [games] = actors._groups
-        games.abandoned = lambda: True
-        with pytest.raises(BrokenPipeError):
-            games.rebuild()
-        with pytest.raises(BrokenPipeError):
-            games.reset(0, 10**6)
-        games.forget()
+
+        assert actors.next_episode() == [1, 2, 1]
+        assert actors.slots.played.tolist() == [[20, 0, 20]]
+    line = (
+        "environment 1 is not rebuilt: its episode 0 did not replay as before; it begins the next episode\n"
+    )
+    assert capfd.readouterr().err == line
+
+
+@pytest.fixture
+def games() -> Iterator[SlotGroup]:
+    """A group of environments that remembers twenty steps of each episode."""
+    slots = Slots.create(CONFIG.layout())
+    slots.load(after_twenty_steps()[1])
+    group = SlotGroup(CONFIG, slots, 0, lambda episode: None)
+    yield group
+    group.close()
+    slots.close()
+
+
+def test_rebuilding_ends_when_nobody_reads_the_rows(games: SlotGroup) -> None:
+    games.abandoned = lambda: True
+    with pytest.raises(BrokenPipeError):
         games.rebuild()
-        assert (actors.next_episode(), actors.slots.played.tolist()) == ([3, 4, 3], [[0, 0, 0]])
+
+
+def test_warming_up_ends_when_nobody_reads_the_rows(games: SlotGroup) -> None:
+    games.abandoned = lambda: True
+    with pytest.raises(BrokenPipeError):
+        games.reset(0, 10**6)
+
+
+def test_forgotten_episodes_are_not_rebuilt() -> None:
+    slots = Slots.create(CONFIG.layout())
+    slots.load(after_twenty_steps()[1])
+    games = SlotGroup(CONFIG, slots, 0, lambda episode: None)
+
+    games.forget()
+    games.rebuild()
+
+    assert slots.next_episode.tolist() == [[2, 2, 2]]
+    assert slots.played.tolist() == [[0, 0, 0]]
+    games.close()
+    slots.close()
 
 
 def test_groups_that_had_begun_no_game_begin_their_first() -> None:
-    def rows(actors: InlineActors) -> list[list[int]]:
+    def rows_after_five_steps(actors: InlineActors) -> list[list[int]]:
         actors.start()
         entry = advance(actors, 5)
-        written = actors.slots.episode, actors.slots.observation["sign_count"]
-        return [array[entry.slot, 5].tolist() for array in written]
+        arrays = (actors.slots.episode, actors.slots.observation["sign_count"])
+        return [array[entry.slot, 5].tolist() for array in arrays]
 
-    never_stopped, stopped, resumed = (InlineActors(CONFIG) for _ in range(3))
-    with never_stopped, stopped, resumed:
+    with InlineActors(CONFIG) as never_stopped, InlineActors(CONFIG) as stopped:
         stopped.start()
-        resumed.restore(stopped.state(), stopped.slots.dump())
-        assert rows(resumed) == rows(never_stopped)
-        assert resumed.next_episode() == never_stopped.next_episode() == [1, 1, 1]
-        assert resumed.rebuilt == 0
+        with InlineActors(CONFIG) as resumed:
+            resumed.restore(stopped.state(), stopped.slots.dump())
+            assert rows_after_five_steps(resumed) == rows_after_five_steps(never_stopped)
+            assert resumed.next_episode() == never_stopped.next_episode() == [1, 1, 1]
+            assert resumed.rebuilt == 0
 
 
 def test_a_process_that_dies_while_its_slots_are_full_drops_none() -> None:

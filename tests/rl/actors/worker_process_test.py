@@ -1,3 +1,5 @@
+"""Worker processes that raise, die or cannot be started."""
+
 from __future__ import annotations
 
 import errno
@@ -28,17 +30,19 @@ class Toy:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told", "said"),
+    ("failure", "raised", "message"),
     [
         (EngineError("it hangs"), EOFError, None),
         (UserError("no room"), UserError, "no room"),
         (KeyError("oh"), RuntimeError, "KeyError: 'oh'"),
     ],
 )
-def test_a_broken_engine_is_a_death_and_another_error_is_told(failure: Any, told: Any, said: Any) -> None:
+def test_a_broken_engine_is_a_death_and_other_errors_are_raised(
+    failure: Any, raised: Any, message: Any
+) -> None:
     worker = WorkerProcess(Toy, {})
     worker.send(failure)
-    with pytest.raises(told, match=said):
+    with pytest.raises(raised, match=message):
         worker.receive()
     worker.close()
 
@@ -50,7 +54,7 @@ def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
         WorkerProcess(Toy, {})
 
 
-def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
+def test_an_answer_that_a_kill_cuts_off_is_a_death() -> None:
     worker = WorkerProcess(Toy, {})
     worker.send(None)
     wait_until(lambda: unread(worker.connection.fileno()) > 1_000, "a part of the answer")

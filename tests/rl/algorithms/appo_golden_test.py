@@ -50,14 +50,15 @@ def golden_config(n: Any) -> Any:
     config = appo_config()
     for key, names in NUMBERS.items():
         section, name = key.split(".")
-        for given in [each for each in names.split() if each in n]:
-            changed = replace(getattr(config, section), **{name: float(n[given])})
-            config = replace(config, **{section: changed})
+        for golden_name in names.split():
+            if golden_name in n:
+                changed = replace(getattr(config, section), **{name: float(n[golden_name])})
+                config = replace(config, **{section: changed})
     return replace(config, compat=Compat(vtrace_bootstrap=True))
 
 
 def golden_batch(
-    observation: Any, dones: Any, action: Any, log_prob: Any, value: Any, **given: Any
+    observation: Any, dones: Any, action: Any, log_prob: Any, value: Any, **fields: Any
 ) -> TrajectoryBatch:
     """Golden rollouts with one more row, whose value the published bootstrap does not read."""
     dones = dones.T > 0
@@ -77,19 +78,20 @@ def golden_batch(
         truncated=np.zeros_like(dones),
         initial_state=np.zeros((dones.shape[1], 1), np.float32),
     )
-    return batch._replace(**given)
+    return batch._replace(**fields)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VTRACE_FILES)
-def test_given_logits_and_values(golden: Any, name: str) -> None:
+def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) -> None:
     n = golden(name)
-    config, shape = golden_config(n), np.add(n["in_dones"].T.shape, (1, 0))
-    nothing = {"signal": np.zeros((*shape, 5), np.float32), "clock": np.zeros(shape, np.int32)}
+    config = golden_config(n)
+    shape = np.add(n["in_dones"].T.shape, (1, 0))
+    unread = {"signal": np.zeros((*shape, 5), np.float32), "clock": np.zeros(shape, np.int32)}
     # Rows that the published learner masks are too old here.
     version = np.where(n["in_valid"].T, 20_000, 0).astype(np.int32)
-    given = [n[name] for name in ("in_dones", "in_actions", "in_log_prob_old", "in_values_old")]
-    batch = golden_batch(nothing, *given, parameter_version=version)
+    inputs = [n[name] for name in ("in_dones", "in_actions", "in_log_prob_old", "in_values_old")]
+    batch = golden_batch(unread, *inputs, parameter_version=version)
     optimizer = schedules.make_optimizer(config.optimizer)
     params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
     state = train_state(params, optimizer, 20_000)
@@ -97,21 +99,21 @@ def test_given_logits_and_values(golden: Any, name: str) -> None:
 
     @jax.jit
     def program(state: Any, batch: Any, reward: Any) -> Any:
-        found = appo.gradient(TableNetwork(), config, state, batch, reward)
-        logits = found[2].logits
-        said = appo.losses.log_probability(logits, batch.action), appo.losses.entropy(logits)
-        updates, _ = optimizer.update(found[0], state.opt_state, share=0.0)
-        return found, said, optax.apply_updates(state.params, updates)
+        gradients, metrics, output = appo.gradient(TableNetwork(), config, state, batch, reward)
+        log_prob = appo.losses.log_probability(output.logits, batch.action)
+        entropy = appo.losses.entropy(output.logits)
+        updates, _ = optimizer.update(gradients, state.opt_state, share=0.0)
+        return gradients, metrics, output, log_prob, entropy, optax.apply_updates(state.params, updates)
 
-    (gradients, metrics, output), (log_prob, entropy), after = program(state, batch, reward)
-    found = {
+    gradients, metrics, output, log_prob, entropy, after = program(state, batch, reward)
+    computed = {
         "out_log_prob_new": log_prob.T, "out_entropy": entropy.T, "out_rho": np.minimum(output.ratio, config.algorithm.rho_clip).T,
         "out_c": np.minimum(output.ratio, config.algorithm.c_clip).T, "out_adv_norm": normalised_advantage(metrics, output),
         "out_ratio_clamped": output.ratio.T, "out_vs": output.targets.value.T, "out_adv_raw": output.targets.advantage.T,
         "out_adv_mean": metrics["advantage/mean"], "out_adv_std": metrics["advantage/std"], "out_policy_loss": metrics["loss/policy"],
         "out_value_loss": metrics["loss/value"], "out_entropy_loss": metrics["loss/exploration"], "out_total_loss": metrics["loss/total"],
     }  # fmt: skip
-    for key, value in found.items():
+    for key, value in computed.items():
         np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
     np.testing.assert_allclose(metrics["batch/valid_share"], n["in_valid"].mean(), **CLOSE)
     expected = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
@@ -122,14 +124,15 @@ def test_given_logits_and_values(golden: Any, name: str) -> None:
     for key, value in expected.items():
         # Entries are as large as 6 and steps 1e-4, of which the last bit of an entry is half a per cent.
         np.testing.assert_allclose(after[key], value, rtol=0, atol=1e-6)
-        moved, wanted = after[key] - params[key], value - params[key]
-        np.testing.assert_allclose(np.linalg.norm(moved), np.linalg.norm(wanted), rtol=5e-5)
+        change = np.linalg.norm(after[key] - params[key])
+        golden_change = np.linalg.norm(value - params[key])
+        np.testing.assert_allclose(change, golden_change, rtol=5e-5)
 
 
 def normalised_advantage(metrics: Any, output: Any) -> np.ndarray:
     """[N, T], by the mean and the deviation that the update reports."""
-    spread = max(float(metrics["advantage/std"]), appo.ADVANTAGE_STD_FLOOR)
-    return np.asarray((output.targets.advantage.T - metrics["advantage/mean"]) / spread)
+    std = max(float(metrics["advantage/std"]), appo.ADVANTAGE_STD_FLOOR)
+    return np.asarray((output.targets.advantage.T - metrics["advantage/mean"]) / std)
 
 
 def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
@@ -150,10 +153,10 @@ def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
 def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
     n = golden("learner_step.npz")
     fields = observation_of(n["image"], n["blstats_features"], n["message"], n["message_count"])
-    seen = {name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()}
-    given = [n[name] for name in ("dones", "actions", "behaviour_log_prob", "behaviour_value")]
+    observation = {name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()}
+    inputs = [n[name] for name in ("dones", "actions", "behaviour_log_prob", "behaviour_value")]
     rewards = {"reward": n["env_reward"].T, "intrinsic_reward": n["intrinsic_reward"].T}
-    batch = golden_batch(seen, *given, **rewards, initial_state=n["state_in"])
+    batch = golden_batch(observation, *inputs, **rewards, initial_state=n["state_in"])
     # So many rows that tiles are looked up, as in training.
     batch = with_padding(batch, -(-TABLE_ROWS // len(batch.first)))
     config, network = golden_config(n), nethack_network(first_convolution="table")
@@ -174,7 +177,8 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
         return features, appo.gradient(network, config, s, b, reward), update(s, b)
 
     traced = program.trace(state, batch, reward)
-    assert "72,72,3]" not in str(traced.jaxpr), "no picture is drawn"
+    # No picture is drawn.
+    assert "72,72,3]" not in str(traced.jaxpr)
     features, (gradients, metrics, output), (after, described) = traced.lower().compile()(
         state, batch, reward
     )
@@ -183,9 +187,14 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
         "ratio": output.ratio.T, "vs": output.targets.value.T, "advantage": output.targets.advantage.T,
         "advantage_normalized": normalised_advantage(metrics, output),
     }  # fmt: skip
-    found = {key: rows[real] for key, rows in by_environment.items()}
-    found |= {key: metrics[f"loss/{key[:-5]}"] for key in ("policy_loss", "value_loss", "total_loss")}
-    for key, value in {**found, "entropy_loss": metrics["loss/exploration"]}.items():
+    computed = {key: rows[real] for key, rows in by_environment.items()}
+    computed |= {
+        "policy_loss": metrics["loss/policy"],
+        "value_loss": metrics["loss/value"],
+        "total_loss": metrics["loss/total"],
+        "entropy_loss": metrics["loss/exploration"],
+    }
+    for key, value in computed.items():
         np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
     assert_golden(layout.to_torch(gradients), n, "gradient", GRADIENT)
     np.testing.assert_allclose(described["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=2e-5)

@@ -1,4 +1,4 @@
-"""The penalty for leaving a reference, and its controller, by hand."""
+"""The controller of the penalty on the divergence from a reference, by hand."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import pytest
 from motif_jax.rl.algorithms import kl_penalty
 
 
-def test_the_coefficient_follows_the_divergence() -> None:
-    for target, kl, expected in (
-        (6.0, 9.0, 0.2 * (1 + 0.2 * 256 / 10_000)),  # half too far counts as a fifth
+@pytest.mark.parametrize(
+    ("target", "kl", "expected"),
+    [
+        (6.0, 9.0, 0.2 * (1 + 0.2 * 256 / 10_000)),  # a relative error of a half counts as a fifth
         (6.0, 5.7, 0.2 * (1 - 0.05 * 256 / 10_000)),
         (6.0, -1.0, 0.2 * (1 - 0.2 * 256 / 10_000)),
         (None, 9.0, 0.2),
-    ):
-        found = kl_penalty.Controller(target, 10_000).adapted(*map(jnp.float32, (0.2, kl, 256)))
-        assert float(found) == pytest.approx(expected, rel=1e-6)
+    ],
+)
+def test_the_coefficient_follows_the_divergence(target: float | None, kl: float, expected: float) -> None:
+    controller = kl_penalty.Controller(target, 10_000)
+    coefficient = controller.adapted(jnp.float32(0.2), jnp.float32(kl), jnp.float32(256))
+    assert float(coefficient) == pytest.approx(expected, rel=1e-6)

@@ -63,20 +63,21 @@ def test_exploration_losses(golden: Any, case: str, kind: str) -> None:
         np.testing.assert_allclose(value, n["coefficient"] * n["clamp_maximum"], rtol=1e-6)
 
 
-def test_gae(golden: Any) -> None:
+def test_gae_equals_golden(golden: Any) -> None:
     n = golden("exploration_and_gae.npz")
-    names = "values rewards dones gamma lambda advantages returns".split()
-    values, rewards, dones, gamma, trace, *expected = (n[f"gae/{name}"] for name in names)
-    discount, last = (gamma * (1 - dones)).astype(np.float32), np.zeros(dones.shape, bool)
-    targets = jax.jit(gae)(values[:-1], values[-1], rewards, discount, last, float(trace))
-    for found, wanted in zip((targets.advantage, targets.value), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    values = n["gae/values"]
+    discount = (n["gae/gamma"] * (1 - n["gae/dones"])).astype(np.float32)
+    last = np.zeros(discount.shape, bool)
+    targets = jax.jit(gae)(values[:-1], values[-1], n["gae/rewards"], discount, last, float(n["gae/lambda"]))
+    np.testing.assert_allclose(targets.advantage, n["gae/advantages"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(targets.value, n["gae/returns"], rtol=1e-5, atol=1e-5)
 
 
 def vtrace_by_sum(x: dict[str, np.ndarray], rho_clip: float, c_clip: float) -> tuple[np.ndarray, np.ndarray]:
-    """The definition (Espeholt et al. 2018, equation 1) with explicit products, each row on its own."""
+    """Targets and advantages by the definition (Espeholt et al. 2018, equation 1), a sum of products for each row."""
     values = np.concatenate([x["value"], x["bootstrap_value"][None]]).astype(np.float64)
-    rho, c = np.minimum(x["ratio"], rho_clip), np.minimum(x["ratio"], c_clip)
+    rho = np.minimum(x["ratio"], rho_clip)
+    c = np.minimum(x["ratio"], c_clip)
     target = values.copy()
     error = x["reward"] + x["discount"] * values[1:] - values[:-1]
     for s, b in np.ndindex(x["value"].shape):
@@ -91,8 +92,9 @@ def vtrace_by_sum(x: dict[str, np.ndarray], rho_clip: float, c_clip: float) -> t
 
 
 @pytest.mark.parametrize("clips", [(1.0, 1.0), (2.0, 0.7)])
-def test_vtrace_is_its_definition(clips: tuple[float, float]) -> None:
-    rng, shape = np.random.default_rng(0), (7, 25)
+def test_vtrace_equals_its_definition(clips: tuple[float, float]) -> None:
+    rng = np.random.default_rng(0)
+    shape = (7, 25)
     numbers = rng.standard_normal((3, *shape)).astype(np.float32)
     x = {
         "value": numbers[0],
@@ -102,9 +104,10 @@ def test_vtrace_is_its_definition(clips: tuple[float, float]) -> None:
         "last": rng.random(shape) < 0.2,
         "ratio": np.exp(numbers[2]),
     }
-    found = jax.jit(vtrace)(**x, rho_clip=clips[0], c_clip=clips[1])
-    for got, wanted in zip((found.value, found.advantage), vtrace_by_sum(x, *clips), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    targets = jax.jit(vtrace)(**x, rho_clip=clips[0], c_clip=clips[1])
+    value, advantage = vtrace_by_sum(x, *clips)
+    np.testing.assert_allclose(targets.value, value, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(targets.advantage, advantage, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["vtrace", "gae"])
@@ -139,9 +142,11 @@ def test_means_ignore_rows_that_do_not_count() -> None:
 def test_means_over_an_axis_weigh_by_rows() -> None:
     x, valid = np.arange(12.0).reshape(3, 4), np.array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
 
-    def core(x: Any, valid: Any) -> tuple[Any, ...]:
-        spread = reductions.mean_and_std(x, valid, "d")
-        return (*spread, reductions.minimum(x, valid, "d"), reductions.maximum(x, valid, "d"))
+    def reduce(x: Any, valid: Any) -> tuple[Any, ...]:
+        mean, std = reductions.mean_and_std(x, valid, "d")
+        return mean, std, reductions.minimum(x, valid, "d"), reductions.maximum(x, valid, "d")
 
-    found = np.transpose(jax.vmap(core, axis_name="d")(x, valid))
-    np.testing.assert_allclose(found, [[x[valid].mean(), x[valid].std(ddof=1), 0, 4]] * 3, rtol=1e-6)
+    reduced = np.transpose(jax.vmap(reduce, axis_name="d")(x, valid))
+    # Each of the three places of the axis has the same numbers.
+    expected = [x[valid].mean(), x[valid].std(ddof=1), 0, 4]
+    np.testing.assert_allclose(reduced, [expected] * 3, rtol=1e-6)

@@ -83,7 +83,7 @@ def test_shaped_rewards():
 def test_loss_gradient_and_step_of_the_published_updater(number, form):
     case = GOLDEN["ppo_loss"][number]
     wanted, batch = case[form], case["batch"]
-    group = (lambda x: ppo.together(x, batch)) if form == "as_published" else (lambda x: x)
+    group = (lambda x: ppo.block_rows(x, batch)) if form == "as_published" else (lambda x: x)
     samples = ppo.Samples(
         action=array(case["actions"], np.int32),
         behaviour_log_prob=array(case["old_log_probs"]),
@@ -96,8 +96,8 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
 
     def loss(params):
         rows = ppo.loss_rows(params["scores"], params["values"], samples, case["clip_eps"], case["clip_eps"])
-        whole = ppo.combine(rows, case["value_loss_coef"], case["entropy_coef"])
-        return whole.mean(), ppo.describe(rows, samples.valid, case["clip_eps"])
+        loss_of_row = ppo.combine(rows, case["value_loss_coef"], case["entropy_coef"])
+        return loss_of_row.mean(), ppo.describe(rows, samples.valid, case["clip_eps"])
 
     (value, terms), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     np.testing.assert_allclose(value, wanted["loss"], rtol=1e-5)

@@ -25,18 +25,20 @@ UNSCALED = dataclasses.replace(REWARD, extrinsic_scale=1.0, extrinsic_clip=1e6)
 NETWORK: Any = Linear("signal", "legal")
 
 
-def updated(settings: Ppo, made: Any = None, compat: Compat | None = None, **changes: Any) -> tuple[Any, Any]:
+def updated(
+    settings: Ppo, rollouts: Any = None, compat: Compat | None = None, **changes: Any
+) -> tuple[Any, Any]:
     state, update = start(config(settings, compat, **changes))
-    return update(state, batch() if made is None else made)
+    return update(state, batch() if rollouts is None else rollouts)
 
 
 @pytest.mark.slow
 def test_devices_agree_and_learn_from_all_rows() -> None:
-    made = jax.tree.map(jnp.asarray, batch(3))
+    rollouts = jax.tree.map(jnp.asarray, batch(3))
     state, update = start(config(dataclasses.replace(WHOLE, microbatch_size=6)))
-    one, metrics = update(state, made)
-    axes = jax.tree.broadcast(trajectory.BATCH_AXES, made)
-    halves = jax.tree.map(lambda x, axis: jnp.stack(jnp.split(x, 2, axis)), made, axes)
+    one, metrics = update(state, rollouts)
+    axes = jax.tree.broadcast(trajectory.BATCH_AXES, rollouts)
+    halves = jax.tree.map(lambda x, axis: jnp.stack(jnp.split(x, 2, axis)), rollouts, axes)
     mapped = jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d")
     two, both = mapped(state, halves)
     first, second = (jax.tree.map(lambda leaf, n=n: leaf[n], two.params) for n in range(2))
@@ -56,38 +58,40 @@ def test_parts_of_a_minibatch_add_up_to_it(compat: Compat) -> None:
     np.testing.assert_allclose(change(state, at_once), change(state, in_parts), rtol=1e-4, atol=1e-6)
 
 
-def test_published_values_are_pulled_to_each_other() -> None:
+def test_the_published_broadcast_changes_the_value_loss_alone() -> None:
     _, mended = updated(WHOLE)
     _, published = updated(WHOLE, compat=Compat(glam_value_broadcast=True))
     assert published["loss/value"] != pytest.approx(float(mended["loss/value"]), rel=1e-3)
     assert published["loss/policy"] == pytest.approx(float(mended["loss/policy"]), rel=1e-5)
 
 
-def test_a_truncated_episode_goes_on_in_its_last_observations_value() -> None:
-    made = batch(padding=0.0)
-    final = np.asarray(made.last[:-1])
-    lower = made._replace(behaviour_value=made.behaviour_value - 50 * final.astype(np.float32))
-    norms = [float(updated(WHOLE, each)[1]["optimizer/gradient_norm"]) for each in (made, lower)]
+def test_a_truncated_episode_bootstraps_from_its_last_observation() -> None:
+    rollouts = batch(padding=0.0)
+    final = np.asarray(rollouts.last[:-1])
+    lower = rollouts._replace(behaviour_value=rollouts.behaviour_value - 50 * final.astype(np.float32))
+    norms = [float(updated(WHOLE, rows)[1]["optimizer/gradient_norm"]) for rows in (rollouts, lower)]
     assert norms[1] != pytest.approx(norms[0], rel=1e-2)
 
 
-def test_an_ended_episodes_last_value_counts_nothing() -> None:
-    made = batch(padding=0.0)
-    made = made._replace(terminated=made.terminated | made.truncated, truncated=np.zeros_like(made.truncated))
-    final = np.asarray(made.last[:-1])
-    lower = made._replace(behaviour_value=made.behaviour_value - 50 * final.astype(np.float32))
-    norms = [float(updated(WHOLE, each)[1]["optimizer/gradient_norm"]) for each in (made, lower)]
+def test_a_terminated_episode_ignores_its_last_observations_value() -> None:
+    rollouts = batch(padding=0.0)
+    rollouts = rollouts._replace(
+        terminated=rollouts.terminated | rollouts.truncated, truncated=np.zeros_like(rollouts.truncated)
+    )
+    final = np.asarray(rollouts.last[:-1])
+    lower = rollouts._replace(behaviour_value=rollouts.behaviour_value - 50 * final.astype(np.float32))
+    norms = [float(updated(WHOLE, rows)[1]["optimizer/gradient_norm"]) for rows in (rollouts, lower)]
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)
 
 
 def test_losses_fall_over_updates_of_one_batch() -> None:
     state, update = start(config(dataclasses.replace(WHOLE, clip_value=1e3)))
-    made = batch(3)
+    rollouts = batch(3)
     # No target moves with the value that is learned.
-    made = made._replace(terminated=np.ones_like(made.terminated))
-    _, before = update(state, made)
+    rollouts = rollouts._replace(terminated=np.ones_like(rollouts.terminated))
+    _, before = update(state, rollouts)
     for _ in range(30):
-        state, after = update(state, made)
+        state, after = update(state, rollouts)
     assert after["loss/value"] < before["loss/value"]
     assert after["loss/policy"] < before["loss/policy"]
 
@@ -119,12 +123,14 @@ def test_a_limit_that_is_exceeded_takes_no_minibatch() -> None:
     assert not change(state, stopped).any()
 
 
-def played_by(state: Any, made: Any) -> Any:
+def played_by(state: Any, rollouts: Any) -> Any:
     """The batch as if the network of `state` had played it."""
-    rows = (made.observation, made.initial_state, made.first)
+    rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
     logits, value, _ = NETWORK.apply(state.params, *rows)
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), made.action[..., None], axis=-1)[..., 0]
-    return made._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), rollouts.action[..., None], axis=-1)[
+        ..., 0
+    ]
+    return rollouts._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
 
 
 @pytest.mark.slow
@@ -143,27 +149,29 @@ def test_sequences_begin_with_the_states_that_they_were_played_from(length: int)
 def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
     settings = dataclasses.replace(WHOLE, recurrence=length, microbatch_size=12, normalise_advantage=False)
     state, update = start(config(settings, reward=UNSCALED))
-    made = played_by(state, batch(padding=0.0))
-    _, metrics = update(state, made)
+    rollouts = played_by(state, batch(padding=0.0))
+    _, metrics = update(state, rollouts)
 
     def loss(params: Any) -> Any:
         """The loss of rows whose sequences start from the states of `state`."""
-        starts, outputs = made.initial_state, []
+        starts, outputs = rollouts.initial_state, []
         for begin in range(0, STEPS, length):
-            rows = {name: x[begin : begin + length] for name, x in made.observation.items()}
-            first = made.first[begin : begin + length]
+            rows = {name: x[begin : begin + length] for name, x in rollouts.observation.items()}
+            first = rollouts.first[begin : begin + length]
             outputs.append(NETWORK.apply(params, rows, starts, first)[:2])
             starts = NETWORK.apply(state.params, rows, starts, first)[2]
         logits, value = (jnp.concatenate(parts) for parts in zip(*outputs, strict=True))
-        _, values, _ = NETWORK.apply(state.params, made.observation, made.initial_state, made.first)
-        intrinsic = made.intrinsic_reward / np.sqrt(made.observation["count"][:-1])
-        reward = 0.7 * jnp.maximum(made.reward, 0) + 0.4 * intrinsic
-        discount = settings.gamma * (1.0 - trajectory.done(made))
-        target = ppo.targets(
-            made.behaviour_value, values[-1], reward, discount, made.last[:-1], settings.gae_lambda
+        _, values, _ = NETWORK.apply(
+            state.params, rollouts.observation, rollouts.initial_state, rollouts.first
         )
-        valid = trajectory.recorded(made)
-        columns = (made.action, made.behaviour_log_prob, made.behaviour_value, target.advantage)
+        intrinsic = rollouts.intrinsic_reward / np.sqrt(rollouts.observation["count"][:-1])
+        reward = 0.7 * jnp.maximum(rollouts.reward, 0) + 0.4 * intrinsic
+        discount = settings.gamma * (1.0 - trajectory.done(rollouts))
+        target = ppo.targets(
+            rollouts.behaviour_value, values[-1], reward, discount, rollouts.last[:-1], settings.gae_lambda
+        )
+        valid = trajectory.recorded(rollouts)
+        columns = (rollouts.action, rollouts.behaviour_log_prob, rollouts.behaviour_value, target.advantage)
         samples = ppo.Samples(*(jnp.ravel(x) for x in (*columns, target.value, valid)))
         rows = ppo.loss_rows(
             logits.reshape(-1, logits.shape[-1]),
@@ -183,46 +191,53 @@ KL = Kl(coefficient=0.5, target=1.0, horizon=100)
 PENALISED = dataclasses.replace(WHOLE, kl=KL, positive_reward=False)
 
 
-def divergence_of_actions(state: Any, made: Any) -> np.ndarray:
+def divergence_of_actions(state: Any, rollouts: Any) -> np.ndarray:
     """Log-probability of each action as it was played over that of the reference."""
     before = np.zeros((STEPS * ROLLOUTS, 2), np.float32)
-    rows = {name: x[:-1].reshape(1, -1, *x.shape[2:]) for name, x in made.observation.items()}
-    logits = NETWORK.apply(state.reference, rows, before, made.first[:-1].reshape(1, -1))[0]
+    rows = {name: x[:-1].reshape(1, -1, *x.shape[2:]) for name, x in rollouts.observation.items()}
+    logits = NETWORK.apply(state.reference, rows, before, rollouts.first[:-1].reshape(1, -1))[0]
     logits = jax.nn.log_softmax(logits.reshape(STEPS, ROLLOUTS, -1))
-    reference = jnp.take_along_axis(logits, made.action[..., None], axis=-1)[..., 0]
-    return np.asarray(made.behaviour_log_prob - reference)
+    reference = jnp.take_along_axis(logits, rollouts.action[..., None], axis=-1)[..., 0]
+    return np.asarray(rollouts.behaviour_log_prob - reference)
 
 
 def test_the_penalty_lowers_rewards_by_each_actions_divergence() -> None:
     state, update = start(config(PENALISED, reward=UNSCALED))
-    made = batch()
+    rollouts = batch()
     state = state._replace(params=jax.tree.map(lambda x: 1.3 * x, state.params))
-    recorded = np.asarray(trajectory.recorded(made))
+    recorded = np.asarray(trajectory.recorded(rollouts))
     # The task's reward has the coefficient 0.7, the penalty has none.
-    penalty = 0.5 / 0.7 * np.where(recorded, divergence_of_actions(state, made), 0)
-    lower = made._replace(reward=(made.reward - penalty).astype(np.float32))
+    penalty = 0.5 / 0.7 * np.where(recorded, divergence_of_actions(state, rollouts), 0)
+    lower = rollouts._replace(reward=(rollouts.reward - penalty).astype(np.float32))
     unpenalised = dataclasses.replace(PENALISED, kl=Kl())
     _, plain_update = start(config(unpenalised, reward=UNSCALED))
-    after, _ = update(state, made)
+    after, _ = update(state, rollouts)
     alone, _ = plain_update(state._replace(reference=(), kl_coefficient=()), lower)
     np.testing.assert_allclose(change(state, after), change(state, alone), rtol=1e-3, atol=1e-5)
 
 
-def test_the_penaltys_coefficient_goes_to_its_target() -> None:
+def test_the_penaltys_coefficient_moves_towards_its_target() -> None:
     state, update = start(config(PENALISED, reward=UNSCALED))
-    made = batch()
-    recorded = np.asarray(trajectory.recorded(made))
-    mean = divergence_of_actions(state, made)[recorded].mean()
-    after, metrics = update(state, made)
+    rollouts = batch()
+    recorded = np.asarray(trajectory.recorded(rollouts))
+    mean = divergence_of_actions(state, rollouts)[recorded].mean()
+    after, metrics = update(state, rollouts)
     assert metrics["reference/kl"] == pytest.approx(mean, rel=1e-4)
     error = np.clip(mean - 1.0, -0.2, 0.2)
     assert float(after.kl_coefficient) == pytest.approx(0.5 * (1 + error * recorded.sum() / 100), rel=1e-5)
 
 
-def test_the_reference_stays_where_the_parameters_began() -> None:
+def test_the_reference_keeps_the_first_parameters() -> None:
     state, update = start(config(PENALISED, reward=UNSCALED))
     after, _ = update(state, batch())
     chex.assert_trees_all_equal(after.reference, state.params)
+
+
+def test_the_penalty_is_refused_for_a_network_with_a_memory() -> None:
+    plan = config(PENALISED)
+    state, _ = start(plan)
+    with pytest.raises(UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"):
+        ppo_update.PpoAlgorithm().completed(state, NETWORK, plan)
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,11 @@ def test_task_rewards_are_clipped_after_the_scale() -> None:
 
 
 def test_the_share_of_rewarded_rows_counts_recorded_ones_and_both_signs() -> None:
-    intrinsic, recorded = jnp.array([[2.0, 0.0], [-1.0, 5.0]]), jnp.array([[True, True], [True, False]])
-    found = reward_metrics(Rewards(intrinsic * 3, intrinsic, intrinsic * 9), recorded, None)
+    intrinsic = jnp.array([[2.0, 0.0], [-1.0, 5.0]])
+    recorded = jnp.array([[True, True], [True, False]])
+    metrics = reward_metrics(Rewards(intrinsic * 3, intrinsic, intrinsic * 9), recorded, None)
     means = {"extrinsic_mean": 1, "intrinsic_mean": 1 / 3, "total_mean": 3, "rewarded_share": 2 / 3}
-    assert {name: float(found[f"reward/{name}"]) for name in means} == pytest.approx(means)
+    assert {name: float(metrics[f"reward/{name}"]) for name in means} == pytest.approx(means)
 
 
 def test_counts_below_one_count_once() -> None:

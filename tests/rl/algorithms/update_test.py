@@ -29,13 +29,13 @@ by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALG
 @by_algorithm
 def test_an_update_counts_itself_and_the_recorded_steps(algorithm: Any) -> None:
     state, update = start(config(algorithm))
-    made = batch()
-    recorded = np.asarray(trajectory.recorded(made))
-    after, metrics = update(state, made)
+    rollouts = batch()
+    recorded = np.asarray(trajectory.recorded(rollouts))
+    after, metrics = update(state, rollouts)
     assert int(after.step) == 11
     assert after.env_steps.tolist() == [0, recorded.sum()]
     assert metrics["batch/recorded_share"] == pytest.approx(recorded.mean())
-    lag = (10 - made.parameter_version)[recorded]
+    lag = (10 - rollouts.parameter_version)[recorded]
     assert metrics["lag/mean"] == pytest.approx(lag.mean())
     assert metrics["lag/max"] == lag.max()
 
@@ -51,23 +51,28 @@ def test_metrics_of_an_update_are_finite_scalars(algorithm: Any) -> None:
 @by_algorithm
 def test_actions_and_values_of_unrecorded_rows_change_nothing(algorithm: Any) -> None:
     state, update = start(config(algorithm))
-    made = batch()
+    rollouts = batch()
     # Values of rows behind a truncated step are bootstrapped from.
-    made = made._replace(terminated=made.terminated | made.truncated, truncated=np.zeros_like(made.truncated))
-    ignored = ~np.asarray(trajectory.recorded(made))
-    final = np.asarray(made.last[:-1])
+    rollouts = rollouts._replace(
+        terminated=rollouts.terminated | rollouts.truncated, truncated=np.zeros_like(rollouts.truncated)
+    )
+    ignored = ~np.asarray(trajectory.recorded(rollouts))
+    final = np.asarray(rollouts.last[:-1])
     assert ignored.any()
-    spoiled = made._replace(
-        action=np.where(ignored, 2, made.action).astype(np.int32),
-        behaviour_value=np.where(final, 50, made.behaviour_value).astype(np.float32),
-        behaviour_log_prob=np.where(final, -50, made.behaviour_log_prob).astype(np.float32),
-        reward=np.where(final, 1e3, made.reward).astype(np.float32),
+    spoiled = rollouts._replace(
+        action=np.where(ignored, 2, rollouts.action).astype(np.int32),
+        behaviour_value=np.where(final, 50, rollouts.behaviour_value).astype(np.float32),
+        behaviour_log_prob=np.where(final, -50, rollouts.behaviour_log_prob).astype(np.float32),
+        reward=np.where(final, 1e3, rollouts.reward).astype(np.float32),
     )
     legal = spoiled.observation["legal"].copy()
     legal[:-1, ..., 2] |= ignored.astype(np.uint8)
     spoiled = spoiled._replace(observation={**spoiled.observation, "legal": legal})
     np.testing.assert_allclose(
-        change(state, update(state, made)[0]), change(state, update(state, spoiled)[0]), rtol=1e-3, atol=1e-6
+        change(state, update(state, rollouts)[0]),
+        change(state, update(state, spoiled)[0]),
+        rtol=1e-3,
+        atol=1e-6,
     )
 
 
@@ -101,12 +106,12 @@ def test_the_learning_rate_falls_with_the_share_of_the_run(algorithm: Any) -> No
 def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
     """A scale of 1.5, a clip at 1.2, coefficients 0.7 and 0.4, and the root of the count."""
     state, update = start(config(algorithm))
-    made = batch(padding=0.0)
-    recorded = np.asarray(trajectory.recorded(made))
-    reward = np.maximum(made.reward, 0) if isinstance(algorithm, Ppo | QLearning) else made.reward
+    rollouts = batch(padding=0.0)
+    recorded = np.asarray(trajectory.recorded(rollouts))
+    reward = np.maximum(rollouts.reward, 0) if isinstance(algorithm, Ppo | QLearning) else rollouts.reward
     extrinsic = np.clip(1.5 * reward, -1.2, 1.2)
-    intrinsic = made.intrinsic_reward / np.sqrt(made.observation["count"][:-1])
-    _, metrics = update(state, made)
+    intrinsic = rollouts.intrinsic_reward / np.sqrt(rollouts.observation["count"][:-1])
+    _, metrics = update(state, rollouts)
     assert metrics["reward/extrinsic_mean"] == pytest.approx(extrinsic[recorded].mean(), rel=1e-5)
     assert metrics["reward/intrinsic_mean"] == pytest.approx(intrinsic[recorded].mean(), rel=1e-5)
     total = (0.7 * extrinsic + 0.4 * intrinsic)[recorded].mean()
@@ -144,24 +149,24 @@ def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_t
 @pytest.mark.parametrize("name", ["ppo", "drrn"])
 def test_a_negative_task_reward_counts_only_where_it_is_to(name: str) -> None:
     signed = dataclasses.replace(ALGORITHMS[name], positive_reward=False)
-    made = batch()
-    floored = made._replace(reward=np.maximum(made.reward, 0))
+    rollouts = batch()
+    floored = rollouts._replace(reward=np.maximum(rollouts.reward, 0))
     state, update = start(config(ALGORITHMS[name]))
     _, update_signed = start(config(signed))
-    default = change(state, update(state, made)[0])
+    default = change(state, update(state, rollouts)[0])
     np.testing.assert_allclose(default, change(state, update_signed(state, floored)[0]), rtol=1e-5)
-    assert not np.allclose(default, change(state, update_signed(state, made)[0]), atol=1e-4)
+    assert not np.allclose(default, change(state, update_signed(state, rollouts)[0]), atol=1e-4)
 
 
 def test_a_batch_of_wrong_shape_is_refused() -> None:
     state, update = start(config(ALGORITHMS["appo"]))
-    made = batch()
+    rollouts = batch()
     with pytest.raises(AssertionError, match=r"shape \(6, 4\) but expected \(7, 4\)"):
-        update(state, made._replace(last=made.last[:-1]))
+        update(state, rollouts._replace(last=rollouts.last[:-1]))
 
 
 def test_fixtures_hold_rows_of_all_kinds() -> None:
-    made = linear_updates.batch()
-    assert made.terminated.any()
-    assert made.truncated.any()
-    assert (made.parameter_version < 0).any()
+    rollouts = linear_updates.batch()
+    assert rollouts.terminated.any()
+    assert rollouts.truncated.any()
+    assert (rollouts.parameter_version < 0).any()

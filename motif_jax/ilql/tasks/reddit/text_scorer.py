@@ -69,9 +69,13 @@ class TextScorer:
         self._longest = longest_text(Path(folder), scorer.config.max_length)
         network = ScorerNetwork(LanguageModel(scorer.config))
         self._params = jax.device_put((scorer.params, scorer.head_params))
-        self._score = jax.jit(
-            lambda params, tokens, valid: jax.nn.sigmoid(network.logits(*params, tokens, valid))
-        )
+
+        @jax.jit
+        def score(params: Any, tokens: jax.Array, valid: jax.Array) -> jax.Array:
+            trunk_params, head_params = params
+            return jax.nn.sigmoid(network.logits(trunk_params, head_params, tokens, valid))
+
+        self._score = score
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
         """Probabilities in [0, 1]; long texts are cut to the training's longest."""

@@ -1,0 +1,152 @@
+"""The judge's questions by plain torch, the other side of `judge`: a Llama or Qwen2 decoder, with what prompts share run once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm.config import ModelConfig
+
+# Keys and values of one layer, [N, G, K, D] each.
+KeyValues = tuple[Any, Any]
+
+
+def torch() -> Any:
+    """The module. Raises UserError where it is not installed: it is no dependency of this package."""
+    try:
+        import torch as module
+    except ImportError:
+        raise UserError(
+            "config.options.torch=True: torch is not installed here; install its CPU build in an environment of its own"
+        ) from None
+    return module
+
+
+class TorchJudge:
+    """Log-probabilities of groups of tokens after rows of one length that share a beginning.
+
+    Args:
+      params: of a `LanguageModel` of this config; their dtype is that of the computation.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        params: Any,
+        groups: Sequence[Sequence[int]],
+        shared: Sequence[int],
+        batch: int,
+    ) -> None:
+        if config.architecture not in ("llama", "qwen2"):
+            raise UserError(
+                f"config.options.torch=True: torch's side has no {config.architecture}, only Llama and Qwen2"
+            )
+        self._torch = torch()
+        self._config = config
+        self._groups = groups
+        self._shared = list(shared)
+        self._batch = batch
+        self._params = jax.tree.map(self._tensor, params)
+
+    def _tensor(self, array: Any) -> Any:
+        if array.dtype == "bfloat16":  # numpy has no such type that torch knows
+            bits = np.array(array).view(np.int16)
+            return self._torch.from_numpy(bits).view(self._torch.bfloat16)
+        return self._torch.from_numpy(np.array(array))
+
+    def answering(self, rows: Sequence[Sequence[int]]) -> Callable[[], np.ndarray]:
+        """A call that answers all rows, which begin with the shared tokens: float32 [rows, groups]."""
+        module = self._torch
+        own = module.tensor([row[len(self._shared) :] for row in rows])
+        with module.inference_mode():
+            prefix = self._run(module.tensor([self._shared]), None)[1]
+
+        def call() -> np.ndarray:
+            parts = []
+            with module.inference_mode():
+                for start in range(0, len(rows), self._batch):
+                    parts.append(self._log_probs(own[start : start + self._batch], prefix))
+            return module.cat(parts).numpy()
+
+        return call
+
+    def _log_probs(self, tokens: Any, prefix: Sequence[KeyValues]) -> Any:
+        states, _ = self._run(tokens, prefix)
+        head = self._params["embedding"].T if self._config.tied else self._params["head"]["kernel"]
+        logits = (states[:, -1] @ head).float()
+        log_probs = self._torch.log_softmax(logits, dim=-1)
+        chosen = [self._torch.logsumexp(log_probs[:, list(group)], dim=-1) for group in self._groups]
+        return self._torch.stack(chosen, dim=-1)
+
+    def _run(self, tokens: Any, prefix: Sequence[KeyValues] | None) -> tuple[Any, list[KeyValues]]:
+        """States [N, S, width] after the last norm of tokens [N, S] behind the prefix, and their keys of all layers."""
+        decoder = self._params["decoder"]
+        start = 0 if prefix is None else prefix[0][0].shape[2]
+        turns = self._turns(start, tokens.shape[1])
+        x = self._torch.nn.functional.embedding(tokens, self._params["embedding"])
+        keys = []
+        for layer in range(self._config.layers):
+            block = decoder[f"block_{layer}"]
+            earlier = None if prefix is None else prefix[layer]
+            looked, fresh = self._attention(
+                block["attention"], self._norm(x, block["attention_norm"]), turns, earlier
+            )
+            keys.append(fresh)
+            x = x + looked
+            x = x + self._feed_forward(block["feed_forward"], self._norm(x, block["feed_forward_norm"]))
+        return self._norm(x, decoder["final_norm"]), keys
+
+    def _norm(self, x: Any, params: Mapping[str, Any]) -> Any:
+        wide = x.float()
+        normed = wide * self._torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._config.norm_epsilon)
+        return (normed * params["scale"].float()).to(x.dtype)
+
+    def _linear(self, x: Any, params: Mapping[str, Any]) -> Any:
+        return self._torch.nn.functional.linear(x, params["kernel"].T, params.get("bias"))
+
+    def _feed_forward(self, params: Mapping[str, Any], x: Any) -> Any:
+        gate = self._torch.nn.functional.silu(self._linear(x, params["activated"]))
+        return self._linear(gate * self._linear(x, params["factor"]), params["down"])
+
+    def _turns(self, start: int, length: int) -> tuple[Any, Any]:
+        """Cosines and sines float32 [S, D] of rotary positions from `start` on."""
+        rotary = self._config.rotary
+        assert rotary is not None
+        width = self._config.head_width
+        frequencies = rotary.theta ** -(self._torch.arange(0, width, 2) / width)
+        angles = self._torch.arange(start, start + length)[:, None] * frequencies
+        both_halves = self._torch.cat([angles, angles], dim=-1)
+        return both_halves.cos(), both_halves.sin()
+
+    def _rotated(self, x: Any, turns: tuple[Any, Any]) -> Any:
+        cosine, sine = turns
+        first, second = x.float().chunk(2, dim=-1)
+        across = self._torch.cat([-second, first], dim=-1)
+        return (x.float() * cosine + across * sine).to(x.dtype)
+
+    def _attention(
+        self, params: Mapping[str, Any], x: Any, turns: tuple[Any, Any], prefix: KeyValues | None
+    ) -> tuple[Any, KeyValues]:
+        rows, length, _ = x.shape
+
+        def heads(name: str, count: int) -> Any:
+            return self._linear(x, params[name]).view(rows, length, count, -1).transpose(1, 2)
+
+        query = self._rotated(heads("query", self._config.heads), turns)
+        keys = self._rotated(heads("key", self._config.key_value_heads), turns)
+        values = heads("value", self._config.key_value_heads)
+        fresh = (keys, values)
+        before = 0
+        if prefix is not None:
+            before = prefix[0].shape[2]
+            keys = self._torch.cat([prefix[0].expand(rows, -1, -1, -1), keys], dim=2)
+            values = self._torch.cat([prefix[1].expand(rows, -1, -1, -1), values], dim=2)
+        seen = self._torch.ones(length, before + length, dtype=self._torch.bool).tril(before)
+        looked = self._torch.nn.functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=seen, enable_gqa=True
+        )
+        return self._linear(looked.transpose(1, 2).reshape(rows, length, -1), params["output"]), fresh

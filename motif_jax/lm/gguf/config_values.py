@@ -1,0 +1,160 @@
+"""The entries of a config.json from the metadata of a GGUF file, by transformers' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm.attention import rotary_frequencies
+from motif_jax.lm.gguf import files, tensors
+from motif_jax.lm.gguf.files import Header
+from motif_jax.lm.layer_positions import GLOBAL, LOCAL, Rotary
+
+# transformers' model type of llama.cpp's architectures.
+ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
+# Entry of config.json -> key of the metadata, behind the architecture.
+_REQUIRED = {
+    "hidden_size": "embedding_length",
+    "num_hidden_layers": "block_count",
+    "num_attention_heads": "attention.head_count",
+    "intermediate_size": "feed_forward_length",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+}
+_OPTIONAL = {
+    "max_position_embeddings": "context_length",
+    "num_key_value_heads": "attention.head_count_kv",
+    "head_dim": "attention.key_length",
+    "rope_theta": "rope.freq_base",
+    "sliding_window": "attention.sliding_window",
+    "rope_local_base_freq": "rope.freq_base_swa",
+}
+# Gemma 3 divides scores by the root of a head's width, but for its largest model, of so many layers, which llama.cpp knows as well.
+_GEMMA_27B_LAYERS = 62
+# Llama 3's scaling of rotary positions: only the factor differs from model to model (3.1: 8, 3.2: 32).
+_LOW, _HIGH, _ORIGINAL = 1.0, 4.0, 8192
+_TOKENS = {"bos_token_id": "bos_token_id", "pad_token_id": "padding_token_id"}
+# Tokens that end a text: of a document, and of a turn.
+_ENDS = ("eos_token_id", "eot_token_id")
+
+
+def config_values(path: str | Path) -> dict[str, Any]:
+    """The entries of a config.json.
+
+    Raises:
+      UserError: the file cannot be read, a key is missing, or the architecture or a feature is not supported.
+    """
+    header = files.read(path)
+    metadata = header.metadata
+    architecture = metadata.get("general.architecture")
+    if architecture not in ARCHITECTURES:
+        allowed = ", ".join(ARCHITECTURES)
+        raise UserError(f"{path}: general.architecture is {architecture!r}, must be one of {allowed}")
+    if metadata.get(f"{architecture}.expert_count", 0):
+        raise UserError(f"{path}: mixtures of experts ({architecture}.expert_count) are not supported")
+    missing = [key for key in _REQUIRED.values() if f"{architecture}.{key}" not in metadata]
+    embedding = header.tensors.get(tensors.EMBEDDING)
+    if missing or embedding is None:
+        absent = f"{architecture}.{missing[0]}" if missing else f"tensor {tensors.EMBEDDING}"
+        raise UserError(f"{path}: {absent} is missing")
+
+    values: dict[str, Any] = {"model_type": ARCHITECTURES[architecture], "vocab_size": embedding.shape[0]}
+    for entry, key in {**_REQUIRED, **_OPTIONAL}.items():
+        value = metadata.get(f"{architecture}.{key}")
+        if isinstance(value, np.ndarray):
+            raise UserError(f"{path}: {architecture}.{key} differs by layer, which is not supported")
+        values[entry] = value
+    values["tie_word_embeddings"] = tensors.HEAD not in header.tensors
+    values["attention_bias"] = "blk.0.attn_output.bias" in header.tensors
+    values["mlp_bias"] = "blk.0.ffn_up.bias" in header.tensors
+    if architecture == "gemma3":
+        values["query_pre_attn_scalar"] = _gemma_scalar(values)
+        values |= _pattern(metadata)
+    values |= _special_tokens(metadata)
+    _require_whole_heads(path, metadata, architecture, values)
+    scaling = _scaling(path, header, architecture, values)
+    if scaling is not None:
+        values["rope_scaling"] = scaling
+    return {entry: value for entry, value in values.items() if value is not None}
+
+
+def _gemma_scalar(values: Mapping[str, Any]) -> int:
+    """What Gemma 3's attention scores are divided by the root of; a GGUF file does not say it."""
+    if values["num_hidden_layers"] == _GEMMA_27B_LAYERS:
+        return values["hidden_size"] // values["num_attention_heads"]
+    return values["head_dim"] or 256
+
+
+def _pattern(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Which layers of a Gemma have a window: every so many layers one has none, or a flag for each layer; {} as by default."""
+    pattern = metadata.get("gemma3.attention.sliding_window_pattern")
+    if pattern is None:
+        return {}
+    if isinstance(pattern, np.ndarray):
+        return {"layer_types": [LOCAL if is_local else GLOBAL for is_local in pattern.tolist()]}
+    return {"sliding_window_pattern": pattern}
+
+
+def _special_tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {entry: metadata.get(f"tokenizer.ggml.{key}") for entry, key in _TOKENS.items()}
+    ends = [metadata[f"tokenizer.ggml.{key}"] for key in _ENDS if f"tokenizer.ggml.{key}" in metadata]
+    distinct = list(dict.fromkeys(ends))
+    if distinct:
+        values["eos_token_id"] = distinct[0] if len(distinct) == 1 else distinct
+    return values
+
+
+def _require_whole_heads(
+    path: str | Path, metadata: Mapping[str, Any], architecture: str, values: Mapping[str, Any]
+) -> None:
+    """Raises UserError where rotary positions turn a part of a head, or values have another width than keys."""
+    head_width = values["head_dim"] or values["hidden_size"] // values["num_attention_heads"]
+    for key in ("rope.dimension_count", "attention.value_length"):
+        width = metadata.get(f"{architecture}.{key}", head_width)
+        if width != head_width:
+            raise UserError(
+                f"{path}: {architecture}.{key} is {width}, must be {head_width}, the width of a head"
+            )
+
+
+def _scaling(
+    path: str | Path, header: Header, architecture: str, values: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The scaling of rotary positions as config.json has it; None without one."""
+    metadata = header.metadata
+    kind = metadata.get(f"{architecture}.rope.scaling.type", "none")
+    linear = metadata.get(f"{architecture}.rope.scale_linear")
+    if tensors.ROTARY_FACTORS in header.tensors:
+        head_width = values["head_dim"] or values["hidden_size"] // values["num_attention_heads"]
+        return _llama3_scaling(path, values["rope_theta"] or Rotary().theta, head_width)
+    if kind == "none":
+        return None if linear is None else {"rope_type": "linear", "factor": linear}
+    # `config.parse` refuses kinds that it does not know.
+    return {"rope_type": kind, "factor": metadata.get(f"{architecture}.rope.scaling.factor", 1.0)}
+
+
+def _llama3_scaling(path: str | Path, theta: float, head_width: int) -> dict[str, Any]:
+    """Llama 3's scaling, of which a GGUF file has the divisor of each frequency instead of the parameters.
+
+    Raises:
+      UserError: the divisors are not those of Llama 3's formula.
+    """
+    divisors = tensors.GgufTensors(path).read_as_it_is(tensors.ROTARY_FACTORS)
+    # The longest waves are stretched by the whole factor.
+    factor = float(divisors[-1])
+    scaled = rotary_frequencies(Rotary(theta, "llama3", factor, _LOW, _HIGH, _ORIGINAL), head_width)
+    plain = rotary_frequencies(Rotary(theta), head_width)
+    if divisors.shape != plain.shape or not np.allclose(plain / divisors, scaled, rtol=1e-3):
+        raise UserError(
+            f"{path}: {tensors.ROTARY_FACTORS} are not those of Llama 3, others are not supported"
+        )
+    return {
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": _LOW,
+        "high_freq_factor": _HIGH,
+        "original_max_position_embeddings": _ORIGINAL,
+    }

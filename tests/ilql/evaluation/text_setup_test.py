@@ -1,0 +1,257 @@
+"""Which agent or policy speaks in which task, and how its actions are written."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.config import Decode
+from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.config import EvaluationGames, TextMethod
+from motif_jax.ilql.evaluation import recorded_texts, text_episodes, text_rollouts, text_setup
+from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.tasks import registry
+from motif_jax.lm.config import parse
+from motif_jax.lm.model import LanguageModel
+
+TOY = "tests.toy_text:Task"
+
+
+def about(method: str = "ilql", longest_action: int | None = 7) -> dict[str, Any]:
+    """The description of an agent's folder."""
+    settings = {} if longest_action is None else {"longest_action": longest_action}
+    return {
+        "settings": settings,
+        "folder": "run",
+        "task": TOY,
+        "options": {"length": 5},
+        "method": method,
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "width"),
+    [("ilql", "sample", 1), ("chai", "rerank", 5), ("ilql_utterance", "rerank", 4)],
+)
+def test_a_method_is_decoded_as_published(method: str, kind: str, width: int) -> None:
+    decoding = text_setup.decoding_of(Decode(), about(method))
+
+    assert (decoding.kind, decoding.width) == (kind, width)
+    # The longest action of the data.
+    assert decoding.max_tokens == 7
+
+
+@pytest.mark.parametrize("method", ["ilql", "chai", "ilql_utterance"])
+@pytest.mark.parametrize(
+    ("decode", "expected"),
+    [
+        (Decode(kind="beam", width=3), ("beam", 7, 3)),
+        (Decode(kind="beam"), ("beam", 7, 1)),
+        (Decode(kind="greedy", max_tokens=5), ("greedy", 5, 1)),
+    ],
+)
+def test_another_kind_of_decoding_does_not_keep_the_width_of_a_method(
+    method: str, decode: Decode, expected: tuple[str, int, int]
+) -> None:
+    decoding = text_setup.decoding_of(decode, about(method))
+
+    assert (decoding.kind, decoding.max_tokens, decoding.width) == expected
+
+
+@pytest.mark.parametrize("decode", [Decode(), Decode(kind="beam", width=3)])
+def test_a_policy_of_the_task_is_decoded_as_the_config_says(decode: Decode) -> None:
+    values = {key: value for key, value in dataclasses.asdict(decode).items() if value is not None}
+
+    assert text_setup.decoding_of(decode, None) == Decoding(**values)
+
+
+def test_the_length_of_actions_has_to_be_known() -> None:
+    agent = about(longest_action=None)
+
+    with pytest.raises(UserError) as error:
+        text_setup.decoding_of(Decode(), agent)
+
+    assert str(error.value) == (
+        "config.decode.max_tokens=None: run does not say how long the actions of its training data were: "
+        "give a number of tokens"
+    )
+    assert text_setup.decoding_of(Decode(max_tokens=5), agent).max_tokens == 5
+
+
+@pytest.mark.parametrize("agent", [None, about(), about("chai")])
+def test_a_share_above_one_is_refused(agent: dict[str, Any] | None) -> None:
+    with pytest.raises(UserError) as error:
+        text_setup.decoding_of(Decode(top_p=1.5, max_tokens=2), agent)
+
+    assert str(error.value) == "config.decode.top_p=1.5: must be above 0 and at most 1"
+
+
+@pytest.mark.parametrize(
+    ("speaker", "agent", "expected"),
+    [
+        ({"policy": "half", "task": TOY}, None, (TOY, {})),
+        ({"task": TOY, "options": '{"length": 2}'}, None, (TOY, {"length": 2})),
+        ({"task": "visdial", "url": "http://a"}, None, ("visdial", {"url": "http://a"})),
+        # The agent's own.
+        ({"agent": "run"}, about(), (TOY, {"length": 5})),
+    ],
+)
+def test_a_task_is_that_of_the_config_or_the_agent(
+    speaker: dict[str, str], agent: dict[str, Any] | None, expected: tuple[str, dict[str, Any]]
+) -> None:
+    assert text_setup.named_task(TextSpeaker(**speaker), agent) == expected
+
+
+TASKS = "one of wordle, visdial, babyai_text, reddit, dialogues, or module:Class"
+
+
+@pytest.mark.parametrize(
+    ("speaker", "agent", "line"),
+    [
+        ({}, None, f"config.task=None: must be {TASKS}; or give an agent"),
+        ({"policy": "half", "task": "x"}, None, f"config.task=x: must be {TASKS}"),
+        (
+            {"task": "wordle", "agent": "run"},
+            about(),
+            f"config.agent=run: was trained for the task {TOY}, config.task is wordle",
+        ),
+    ],
+)
+def test_a_task_that_is_none_is_refused(
+    speaker: dict[str, str], agent: dict[str, Any] | None, line: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        text_setup.named_task(TextSpeaker(**speaker), agent)
+
+    assert str(error.value) == line
+
+
+def test_a_policy_of_a_task_can_speak() -> None:
+    text_setup.check(TextSpeaker(policy="half", task=TOY))
+
+
+NO_SPEAKER = (
+    "config.agent=None: must be a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a "
+    "policy of the task"
+)
+
+
+@pytest.mark.parametrize(
+    ("speaker", "line"),
+    [
+        ({}, NO_SPEAKER),
+        ({"task": TOY, "options": '{"length": 2}'}, NO_SPEAKER),
+        ({"task": "visdial", "url": "http://a"}, NO_SPEAKER),
+        (
+            {"agent": "nowhere"},
+            "config.agent=nowhere: must be the run folder of train_text, or an agent's; it has no agent/agent.json",
+        ),
+        ({"policy": "half", "task": "x"}, f"config.task=x: must be {TASKS}"),
+    ],
+)
+def test_a_speaker_that_is_none_is_refused(speaker: dict[str, str], line: str) -> None:
+    with pytest.raises(UserError) as error:
+        text_setup.check(TextSpeaker(**speaker))
+
+    assert str(error.value) == line
+
+
+def test_recorded_dialogues_replace_the_episodes_of_an_agent() -> None:
+    assert recorded_texts.replace_episodes(TextSpeaker(agent="nowhere", data="x"))
+
+
+@pytest.mark.parametrize("speaker", [{}, {"policy": "half", "task": TOY}, {"task": TOY}])
+def test_recorded_dialogues_need_an_agent(speaker: dict[str, str]) -> None:
+    with pytest.raises(UserError) as error:
+        recorded_texts.replace_episodes(TextSpeaker(**speaker, data="x"))
+
+    assert str(error.value) == (
+        "config.data='x': must be None with config.policy, or without config.agent: an agent is looked at"
+    )
+
+
+def test_the_plan_of_a_policy_says_what_decides_its_episodes() -> None:
+    setup = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
+
+    assert setup.plan == {
+        "environment": TOY,
+        "options": {},
+        "seed": 3,
+        "drawn_from": {"length": 3},
+        "policy": "half",
+        "digest": None,
+        "decode": None,
+        "values": False,
+    }
+
+
+def test_a_row_of_an_episode_has_its_dialogue_and_numbers() -> None:
+    setup = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
+
+    for episode in text_episodes.play(setup.task, setup.actor, 3, range(3), 2):
+        row = setup.row(episode, 3, tokens=False)
+        assert row == {
+            "index": episode.index,
+            "seed": text_episodes.environment_seed(3, episode.index),
+            "return": episode.dialogue.total,
+            "length": 3,
+            "end_reason": "terminal",
+            # A policy writes no tokens that could be paid.
+            "token_return": episode.dialogue.total,
+            "dialogue": {
+                "texts": list(episode.dialogue.texts),
+                "rewards": list(episode.dialogue.rewards),
+                "terminal": True,
+            },
+        }
+
+
+def network_of(positions: int | None, design: Design | None = None) -> TextAgentNetwork:
+    sizes = {"vocab_size": 32, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": positions or 16}
+    config = parse({"model_type": "gpt2", **sizes, "bos_token_id": None, "eos_token_id": None})
+    if positions is None:
+        config = dataclasses.replace(config, max_length=None)
+    return TextAgentNetwork(LanguageModel(config), design or Design())
+
+
+@pytest.mark.parametrize(("positions", "logits"), [(9, False), (None, True), (None, False)])
+def test_an_agent_can_write_as_many_tokens_as_fit(positions: int | None, logits: bool) -> None:
+    AgentDecoder(network_of(positions)).check(Decoding("sample", 7, logits=logits))
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused() -> None:
+    with pytest.raises(UserError) as error:
+        AgentDecoder(network_of(8)).check(Decoding("sample", 7))
+
+    assert str(error.value) == ("config.decode.max_tokens=7: must be at most 6, the model has 8 positions")
+
+
+def test_values_alone_decode_only_agents_with_values_of_tokens() -> None:
+    decoder = AgentDecoder(network_of(9, Design(q="mean")))
+
+    with pytest.raises(UserError) as error:
+        decoder.check(Decoding("sample", 7, logits=False))
+
+    assert str(error.value) == "config.decode.logits=False: must be True, the agent has no values of tokens"
+
+
+TASK = registry.make(TOY, {"length": 4})
+
+
+@pytest.mark.parametrize("positions", [None, 20, 4])
+def test_evaluations_of_a_training_write_no_more_than_fits(positions: int | None) -> None:
+    text_rollouts.check(EvaluationGames(episodes=2), TextMethod(), TASK, network_of(positions))
+
+
+def test_a_refused_decoding_of_a_training_names_its_own_key() -> None:
+    games = EvaluationGames(episodes=2, decode=Decode(top_p=2.0))
+
+    with pytest.raises(UserError) as error:
+        text_rollouts.check(games, TextMethod(), TASK, network_of(9))
+
+    assert str(error.value) == "config.games.decode.top_p=2.0: must be above 0 and at most 1"

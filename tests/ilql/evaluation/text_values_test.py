@@ -1,0 +1,239 @@
+"""An agent's values on recorded dialogues: what it reads, and how actions, runs of tokens and pairs are ranked."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.dialogues.items import tokenise
+from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.evaluation import recorded_texts, text_values
+from motif_jax.ilql.evaluation.text_values import ActionValues, Pair, RankedUtterance, ValuedDialogue
+from motif_jax.lm.config import parse
+from motif_jax.lm.model import LanguageModel
+from tests import text_agents, toy_text
+
+TOY = "tests.toy_text:Task"
+TOKENIZER = toy_text.Letters()
+ENDED = Dialogue(("abc", "ca", "b", "ca"), (None, 1.0, None, -0.5), True)
+RUNNING = Dialogue(("ca", "bb", "ca"), (0.25, 0.5, 2.0), False)
+WITHOUT_ACTIONS = Dialogue(("c",), (None,), True)
+TWO_ACTIONS = Dialogue(("abc", "a", "b", "bca"), (None, 1.0, None, 3.0), True)
+
+
+def valued(dialogue: Dialogue, advantages: list[float], q: list[float] | None = None) -> ValuedDialogue:
+    """A dialogue whose tokens, `</a>` included, have these advantages (target Q - V) over a V of 1."""
+    item = tokenise(dialogue, TOKENIZER, constant(0.0))
+    assert len(advantages) == len(item.action_indices)
+    v = np.ones(len(advantages), np.float32)
+    target_q = v + np.float32(advantages)
+    online_q = target_q if q is None else np.float32(q)
+    return ValuedDialogue(dialogue, item, ActionValues(online_q, target_q, v, -v))
+
+
+# The 9s are of `</a>`, which utterances leave out.
+VALUED = [
+    valued(ENDED, [1, 2, 9, 3, 4, 9]),
+    valued(RUNNING, [5, 0, 9, -1, -2, 9, 1, 1, 9]),
+    valued(WITHOUT_ACTIONS, []),
+    valued(TWO_ACTIONS, [-1, 9, 2, 2, 2, 9]),
+]
+
+
+def test_spans_are_the_tokens_of_each_action() -> None:
+    assert [one.spans for one in VALUED] == [
+        [slice(0, 3), slice(3, 6)],
+        [slice(0, 3), slice(3, 6), slice(6, 9)],
+        [],
+        [slice(0, 2), slice(2, 6)],
+    ]
+
+
+def test_utterances_are_ranked_by_their_mean_advantage() -> None:
+    assert text_values.utterances(VALUED) == [
+        RankedUtterance("bca", 1, 6.0),
+        # 3, 7, 5 and 2.
+        RankedUtterance("ca", 4, 4.25),
+        RankedUtterance("a", 1, -1.0),
+        RankedUtterance("bb", 1, -3.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (1, [("c", 5, 12 / 5), ("a", 6, 8 / 6), ("b", 3, -1 / 3)]),
+        (2, [("ca", 5, 21 / 5), ("bc", 1, 4.0), ("bb", 1, -3.0)]),
+    ],
+)
+def test_runs_of_tokens_are_ranked_within_actions(n: int, expected: list[tuple[str, int, float]]) -> None:
+    ranked = text_values.n_grams(VALUED, TOKENIZER, n)
+
+    assert [(one.text, one.times) for one in ranked] == [(text, times) for text, times, _ in expected]
+    np.testing.assert_allclose([one.advantage for one in ranked], [mean for *_, mean in expected], rtol=1e-6)
+
+
+def test_pairs_are_an_expert_and_others_of_its_group() -> None:
+    metas: list[dict[str, Any]] = [
+        {"kind": "x", "group": 0, "start": 1},
+        {"kind": "y", "group": 0, "start": 0},
+        # A turn that the dialogues do not have.
+        {"kind": "x", "group": 0, "start": 2},
+        {"kind": "x", "group": 0, "start": -1},
+        {"kind": "x", "group": 0, "start": True},
+        {"kind": "3", "group": 0, "start": 1},
+        {"kind": "expert", "group": 0},
+        # Data of another origin.
+        {"kind": "x", "start": 0},
+        {"kind": "expert", "group": 1},
+        {"kind": 3, "group": 0, "start": 1},
+    ]
+    dialogues = Dialogues.of([Dialogue(("a", "b"), (1.0, 2.0), True, meta) for meta in metas])
+
+    assert text_values.pairs_of(dialogues) == [
+        Pair(expert=6, other=0, turn=1, kind="x"),
+        Pair(expert=6, other=1, turn=0, kind="y"),
+        Pair(expert=6, other=5, turn=1, kind="3"),
+    ]
+
+
+def test_accuracy_counts_from_the_end_of_an_action() -> None:
+    """Q of the expert's tokens 1, 2, 3; of one other 3, 2, 1; of a shorter one 0, 5. The target Qs are their negatives."""
+    two_letters = Dialogue(("ca",), (1.0,), True)
+    expert = valued(two_letters, [-2, -3, -4], q=[1, 2, 3])
+    other = valued(two_letters, [-4, -3, -2], q=[3, 2, 1])
+    shorter = valued(Dialogue(("a",), (1.0,), True), [-1, -6], q=[0, 5])
+    pairs = [Pair(0, 1, 0, "x"), Pair(0, 2, 0, "x")]
+
+    assert text_values.ranking_accuracy([expert, other, shorter], pairs) == {
+        "x_q_rank_acc_-1": 0.5,  # 3 > 1, but not 3 > 5
+        "x_q_rank_acc_-2": 0.5,  # not 2 > 2, but 2 > 0
+        "x_q_rank_acc_-3": 0.0,
+        "x_q_target_rank_acc_-1": 0.5,
+        "x_q_target_rank_acc_-2": 0.0,
+        "x_q_target_rank_acc_-3": 1.0,
+        "x_pairs": 2,
+    }
+
+
+def network_of(positions: int | None) -> TextAgentNetwork:
+    sizes = {"vocab_size": 32, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": positions or 16}
+    config = parse({"model_type": "gpt2", **sizes, "bos_token_id": None, "eos_token_id": None})
+    if positions is None:
+        config = dataclasses.replace(config, max_length=None)
+    return TextAgentNetwork(LanguageModel(config), Design())
+
+
+ALL = Dialogues.of([ENDED, RUNNING, WITHOUT_ACTIONS, TWO_ACTIONS])
+
+
+@pytest.mark.parametrize("positions", [None, 13])
+def test_dialogues_fit_a_network_with_enough_positions(positions: int | None) -> None:
+    text_values.require_fit(network_of(positions), TOKENIZER, ALL, "data")
+
+
+def test_a_dialogue_behind_the_last_position_is_refused() -> None:
+    with pytest.raises(UserError) as error:
+        text_values.require_fit(network_of(12), TOKENIZER, ALL, "data")
+
+    assert str(error.value) == "data: dialogue 0 has actions up to token 13, the agent 12 positions"
+
+
+def test_a_text_without_tokens_is_refused() -> None:
+    strange = Dialogues.of([ENDED, Dialogue(("A",), (1.0,), True)])
+
+    with pytest.raises(UserError) as error:
+        text_values.require_fit(network_of(None), TOKENIZER, strange, "data")
+
+    assert str(error.value) == "data: dialogue 1 does not fit the agent's tokens: substring not found"
+
+
+def test_an_agent_without_held_out_dialogues_needs_a_file() -> None:
+    with pytest.raises(UserError) as error:
+        recorded_texts.dialogues_of("agent", None, network_of(None), TOKENIZER, 1)
+
+    assert str(error.value) == (
+        "config.data=None: agent has no held-out dialogues: name some with --config.data=FILE"
+    )
+
+
+Q_MIN = -0.01
+
+
+def saved_agent(folder: Path, design: Design | None = None) -> agent_folder.SavedAgent:
+    run = text_agents.write(folder, design, task=TOY, settings={"q_min": Q_MIN})
+    return agent_folder.load(run, "agent")
+
+
+@pytest.mark.slow
+def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
+    saved = saved_agent(tmp_path)
+    # More than one batch.
+    dialogues = Dialogues.of([*ALL] * 17)
+
+    rows = list(text_values.values_of(saved, dialogues))
+
+    assert [row.dialogue for row in rows] == list(dialogues)
+    for row in rows[:4]:
+        tokens = row.item.tokens.tolist()
+        readout = saved.network.look(
+            saved.params, jax.numpy.array([tokens]), jax.numpy.ones((1, len(tokens)), bool)
+        )
+        log_probs = jax.nn.log_softmax(readout.logits)
+        for number, position in enumerate(row.item.action_indices):
+            token = tokens[position + 1]
+            q = min(float(online[0, position, token]) for online in readout.qs)
+            target_q = max(float(readout.target_q[0, position, token]), Q_MIN)
+            np.testing.assert_allclose(row.values.q[number], q, rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(row.values.target_q[number], target_q, rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(
+                row.values.v[number], readout.values[0, position], rtol=1e-3, atol=1e-5
+            )
+            np.testing.assert_allclose(
+                row.values.log_probs[number], log_probs[0, position, token], rtol=1e-3, atol=1e-5
+            )
+
+
+@pytest.mark.slow
+def test_a_row_has_the_means_of_a_dialogue_and_the_tokens_that_are_shown(tmp_path: Path) -> None:
+    saved = saved_agent(tmp_path)
+    (values, _) = (one.values for one in text_values.values_of(saved, Dialogues.of([ENDED, RUNNING])))
+
+    first, second = recorded_texts.rows(saved, ALL, [0, 1], shown=1)
+
+    assert (first["index"], first["return"], first["length"], first["tokens_said"]) == (0, 0.5, 2, 6)
+    assert first["policy_loss"] == pytest.approx(-values.log_probs.mean())
+    assert first["q"] == pytest.approx(values.q.mean())
+    assert first["v"] == pytest.approx(values.v.mean())
+    assert first["advantage"] == pytest.approx((values.target_q - values.v).mean())
+    assert first["dialogue"] == {
+        "texts": list(ENDED.texts),
+        "rewards": list(ENDED.rewards),
+        "terminal": True,
+    }
+    assert [action["pieces"] for action in first["tokens"]] == [["c", "a", "</a>"]] * 2
+    np.testing.assert_allclose(first["tokens"][0]["q"], values.target_q[:3], rtol=1e-4)
+    np.testing.assert_allclose(first["tokens"][1]["policy"], values.log_probs[3:], rtol=1e-4)
+    assert (second["index"], second["return"], second["length"]) == (1, 2.75, 3)
+    assert "tokens" not in second
+
+
+@pytest.mark.slow
+def test_a_policy_alone_has_no_values(tmp_path: Path) -> None:
+    saved = saved_agent(tmp_path, Design(q="none", v=False))
+
+    (row,) = recorded_texts.rows(saved, ALL, [0], shown=1)
+
+    assert not {"q", "v", "advantage"} & set(row)
+    for action in row["tokens"]:
+        assert action["q"] == action["v"] == [0.0, 0.0, 0.0]
+        assert all(number < 0 for number in action["policy"])

@@ -1,0 +1,208 @@
+"""A config of a text agent becomes the network, the loss and the layout of its batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql import text_run
+from motif_jax.ilql.agent.text_agent import Design
+from motif_jax.ilql.config import TextConfig
+from motif_jax.ilql.dialogues import dialogue_data
+from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, Weights
+from motif_jax.ilql.methods.text_methods import RULES
+from motif_jax.lm import init_model
+from motif_jax.lm.init_model import Sizes
+from motif_jax.schema import read_section
+from tests.reward_fixtures import load_config
+
+TOKENS = {"start": 1, "pad": 2, "end": 3}
+# A model of 48 positions.
+MODEL = init_model.make("gpt2", Sizes(8, 1, 2, max_length=48), 40, TOKENS)
+LOSS = {"loss.q": 2.0, "loss.v": 3.0, "loss.policy": 4.0, "loss.cql": 5.0, "loss.margin": 6.0}
+
+
+def config_of(method: str = "ilql", variant: str = "wordle_ilql", **values: Any) -> TextConfig:
+    return read_section(TextConfig, load_config("train_text", variant, {"method.name": method, **values}))
+
+
+@pytest.mark.parametrize(
+    ("method", "weights"),
+    [
+        *((name, Weights(q=0.0, v=0.0, policy=4.0)) for name in ("bc", "bc_top", "dt", "ppo")),
+        *((name, Weights(2.0, 3.0, 4.0, 5.0, 6.0)) for name in ("ilql", "sarsa", "awac", "cql", "psi", "bcq", "g")),
+        # One Q of the whole utterance: there is none of other actions to lower.
+        ("ilql_utterance", Weights(2.0, 3.0, 4.0)),
+        # The policy is frozen, and there is no V.
+        ("chai", Weights(q=2.0, v=0.0, policy=0.0, conservative=5.0)),
+    ],
+)  # fmt: skip
+def test_a_method_weighs_the_terms_that_it_has(method: str, weights: Weights) -> None:
+    assert text_run.objective_of(config_of(method, **LOSS), MODEL).weights == weights
+
+
+def test_settings_of_the_loss_are_those_of_the_config() -> None:
+    values = {
+        "discount": 0.8,
+        "expectile": 0.6,
+        "q_min": -3.0,
+        "q_max": 4.0,
+        "cql_temperature": 2.0,
+        "margin": 0.5,
+        "monte_carlo": True,
+    }
+
+    config = config_of(**{f"method.{name}": value for name, value in values.items()})
+
+    assert text_run.objective_of(config, MODEL).settings == ImplicitQSettings(
+        discount=0.8,
+        expectile=0.6,
+        q_min=-3.0,
+        q_max=4.0,
+        temperature=2.0,
+        margin=0.5,
+        monte_carlo=True,
+    )
+
+
+def test_a_loss_has_the_options_of_its_config() -> None:
+    config = config_of(
+        **{"method.reward_scale": 5.0, "method.detach_v": True, "method.detach_policy": True, "dropout": 0.1},
+        logits_chunk=9,
+    )
+
+    objective = text_run.objective_of(config, MODEL)
+
+    assert objective.reward_scale == 5.0
+    assert objective.detach == ("v", "policy")
+    assert objective.dropout
+    assert objective.chunk == 9
+    assert objective.spec is None
+
+
+@pytest.mark.parametrize("method", RULES)
+def test_an_agent_has_the_parts_of_its_method(method: str) -> None:
+    values = {
+        "method.double_q": True,
+        "method.separate_policy": True,
+        "method.separate_target": True,
+        "method.advanced_mlp": True,
+    }
+
+    design = text_run.objective_of(config_of(method, **values), MODEL).agent.design
+
+    kinds = {"ilql_utterance": "utterance", "chai": "mean"} | dict.fromkeys(
+        ("bc", "bc_top", "dt", "ppo"), "none"
+    )
+    # CHAI's values have no trunk of their own: it is the frozen policy's.
+    is_chai = method == "chai"
+    assert design == Design(
+        q=kinds.get(method, "token"),
+        v=not is_chai,
+        double_q=True,
+        separate_policy=not is_chai,
+        separate_target=not is_chai,
+        residual=True,
+        prefix=method == "dt",
+    )
+
+
+@pytest.mark.parametrize("method", RULES)
+def test_items_are_of_utterances_where_q_is(method: str) -> None:
+    layout = text_run.layout_of(config_of(method, accumulate=3, **{"games.decode.max_tokens": 7}), 26, MODEL)
+
+    assert layout.by_utterance == (method in ("ilql_utterance", "chai"))
+    assert layout.pad == 26
+    assert layout.micro_batches == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "room"),
+    # A return before the dialogue, a candidate of six tokens after it, an action of seven.
+    [("ilql", 48), ("dt", 48 - 1), ("chai", 48 - 6), ("ppo", 48 - 7)],
+)
+def test_a_dialogue_leaves_room_for_what_the_method_adds(method: str, room: int) -> None:
+    values = {"games.decode.max_tokens": 7, "candidates.max_tokens": 6}
+
+    assert text_run.room_of(config_of(method, **values), MODEL) == room
+
+
+def test_a_model_without_a_table_of_positions_has_any_room() -> None:
+    assert text_run.room_of(config_of(), dataclasses.replace(MODEL, max_length=None)) is None
+
+
+@pytest.mark.parametrize(("max_len", "cut"), [(None, 48), (41, 41), (100, 48)])
+def test_dialogues_are_cut_to_the_smaller_limit(max_len: int | None, cut: int) -> None:
+    assert text_run.layout_of(config_of(max_len=max_len), 26, MODEL).max_len == cut
+
+
+def test_longer_dialogues_than_the_model_reads_are_refused() -> None:
+    text_run.check_shapes(config_of(max_len=48), MODEL)
+
+    with pytest.raises(
+        UserError, match=r"config\.max_len=49: must be at most 48, the positions that the model has"
+    ):
+        text_run.check_shapes(config_of(max_len=49), MODEL)
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "value"),
+    [("chai", "candidates.max_tokens", 6), ("ppo", "network.max_length", 48)],
+)
+def test_a_model_without_room_for_a_dialogue_is_refused(method: str, key: str, value: int) -> None:
+    short = dataclasses.replace(MODEL, max_length=6)
+    values = {"candidates.max_tokens": 6, "games.decode.max_tokens": 7, "network.max_length": 48}
+
+    message = f"config.{key}={value}: leaves no room for a dialogue in the 6 positions of the model"
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        text_run.check_shapes(config_of(method, **values), short)
+
+
+PPO = {
+    "initial.policy": "run",
+    "chunk_steps": 1,
+    "games.episodes": 1,
+    "batch_size": 16,
+    "num_devices": 1,
+}
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"batch_size": 8}, {"initial.policy": None, "network.checkpoint": "x"}], ids=str
+)
+def test_ppo_begins_with_a_policy_that_speaks(values: dict[str, Any]) -> None:
+    text_run.check_ppo(config_of("ppo", "wordle_ppo", **{**PPO, **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": 9}, "config.batch_size=9: must be a multiple of ppo.minibatches x accumulate x devices"),
+        ({"dropout": 0.1}, "config.dropout=0.1: must be 0: the policy that plays is the one that learns"),
+        ({"chunk_steps": 2}, "config.chunk_steps=2: must be 1: each step is played by the policy of the step before"),
+        ({"games.episodes": 0}, "config.games.episodes=0: must be above 0: evaluations are episodes"),
+        ({"data": "x"}, "config.data='x': must be None: episodes are played, not read"),
+        ({"initial.value": "x"}, "config.initial.value='x': must be None: the value starts anew"),
+        ({"initial.policy": None}, "config.initial.policy=None: must be a run of train_text that speaks already"),
+    ],
+)  # fmt: skip
+def test_a_value_that_ppo_cannot_use_is_refused(values: dict[str, Any], message: str) -> None:
+    config = config_of("ppo", "wordle_ppo", **{**PPO, **values})
+
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        text_run.check_ppo(config)
+
+
+def test_an_action_has_the_tokens_of_its_decoder() -> None:
+    assert dialogue_data.longest_action(5, None) == 5
+
+
+@pytest.mark.parametrize("tokens", [0, None])
+def test_an_action_without_tokens_is_refused(tokens: int | None) -> None:
+    message = f"config.games.decode.max_tokens={tokens}: must be tokens of an action at most"
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        dialogue_data.longest_action(tokens, None)

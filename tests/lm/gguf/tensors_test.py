@@ -1,0 +1,88 @@
+"""Tensors of GGUF files: every type is unpacked as llama.cpp's own package does, whatever the part that is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm.gguf import tensors
+from motif_jax.lm.gguf.tensors import GgufTensors
+from tests.lm.gguf import gguf_writing
+from tests.lm.gguf.gguf_writing import gguf
+
+SHAPE = (6, 512)
+# Types that the package packs, with the largest error of a number by a normal distribution.
+PACKED = {
+    "F32": 0.0,
+    "F16": 2e-3,
+    "BF16": 2e-2,
+    "Q8_0": 0.03,
+    "Q4_0": 0.5,
+    "Q4_1": 0.3,
+    "Q5_0": 0.2,
+    "Q5_1": 0.15,
+}
+
+
+def packed_file(path: Path, kind: str) -> tuple[Path, np.ndarray]:
+    """A file with one tensor of packed numbers by chance, and its numbers by the package."""
+    quantisation = gguf.GGMLQuantizationType[kind]
+    row_bytes = gguf.quants.quant_shape_to_byte_shape(SHAPE, quantisation)[-1]
+    # Small bytes, since the scales among them are halves of 16 bits, and large ones may be infinite.
+    packed = np.random.default_rng(0).integers(0, 100, (SHAPE[0], row_bytes)).astype(np.uint8)
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_tensor("token_embd.weight", packed, raw_dtype=quantisation)
+    return gguf_writing.finished(writer, path), gguf.dequantize(packed, quantisation).reshape(SHAPE)
+
+
+@pytest.mark.parametrize("kind", tensors.TYPES)
+def test_numbers_are_those_of_the_package(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, expected = packed_file(tmp_path / "model.gguf", kind)
+    # Rows are read in parts of four.
+    monkeypatch.setattr(tensors, "_NUMBERS_AT_ONCE", 4 * SHAPE[1])
+
+    numbers = GgufTensors(path).find("model.embed_tokens.weight")
+
+    np.testing.assert_array_equal(numbers, expected)
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q4_K"])
+def test_rows_are_those_of_the_tensor(tmp_path: Path, kind: str) -> None:
+    path, expected = packed_file(tmp_path / "model.gguf", kind)
+
+    rows = GgufTensors(path).rows("model.embed_tokens.weight", 2, 99)
+
+    np.testing.assert_array_equal(rows, expected[2:])
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_numbers_are_near_those_that_were_packed(tmp_path: Path, kind: str) -> None:
+    numbers = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
+    gguf_writing.add_tensor(writer, "output.weight", numbers, kind)
+    path = gguf_writing.finished(writer, tmp_path / "model.gguf")
+
+    np.testing.assert_allclose(GgufTensors(path).find("lm_head.weight"), numbers, atol=PACKED[kind])
+
+
+def test_numbers_are_of_the_dtype_that_is_asked_for(tmp_path: Path) -> None:
+    path, expected = packed_file(tmp_path / "model.gguf", "Q6_K")
+
+    numbers = GgufTensors(path).find("model.embed_tokens.weight", jnp.bfloat16)
+
+    assert numbers.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(numbers, expected.astype(jnp.bfloat16))
+
+
+def test_type_that_is_not_read_is_named(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    packed = np.zeros((4, 136), np.uint8)
+    writer.add_tensor("token_embd.weight", packed, raw_dtype=gguf.GGMLQuantizationType.IQ4_XS)
+    path = gguf_writing.finished(writer, tmp_path / "model.gguf")
+
+    with pytest.raises(UserError, match="has tensors of type IQ4_XS, which are not read: take a file of F16"):
+        GgufTensors(path)

@@ -1,0 +1,187 @@
+"""Tokenizers from the metadata of GGUF files: words as each model cuts them, SentencePiece's merges, special tokens."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm.gguf import tokenizer
+from tests import made_up_judge
+from tests.lm.gguf import gguf_writing
+from tests.lm.gguf.gguf_writing import BYTE, CONTROL, NORMAL, USER_DEFINED, gguf
+
+TEXTS = [
+    "", " ", "You kill the newt!", "  two blanks\n\n\nthree lines\t", "It's 1234.5 m, DON'T 七 é", "<|im_start|>user\nA<|im_end|>",
+    "naïve café 😀", "a" * 40, "def f(x):\r\n    return x**2", "￼�",
+]  # fmt: skip
+# Pieces of a SentencePiece vocabulary with their scores.
+PIECES = {
+    "▁": -1.0, "a": -2.0, "b": -3.0, "c": -4.0, "ab": -5.0, "bc": -6.0, "▁a": -7.0, "abc": -8.0, "▁ab": -9.0, "▁▁": -10.0,
+    "ca": -11.0, "cab": -12.0, "▁▁▁": -13.0, "bca": -14.0,
+}  # fmt: skip
+SPECIAL = ("<pad>", "<eos>", "<bos>", "<unk>")
+
+
+def byte_pair_file(path: Path, words: str, backend: Tokenizer | None = None, **more: Any) -> Path:
+    writer = gguf.GGUFWriter(path, "llama")
+    gguf_writing.add_byte_pairs(writer, backend or made_up_judge.tokenizer(), words)
+    for key, value in more.items():
+        (writer.add_bool if isinstance(value, bool) else writer.add_uint32)(f"tokenizer.ggml.{key}", value)
+    return gguf_writing.finished(writer, path)
+
+
+def pieces_file(path: Path, architecture: str, **more: Any) -> Path:
+    """A SentencePiece vocabulary as `tokenizer.ggml.*`, with all bytes and one token of a user."""
+    tokens = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *PIECES, "[turn]"]
+    kinds = [CONTROL] * len(SPECIAL) + [BYTE] * 256 + [NORMAL] * len(PIECES) + [USER_DEFINED]
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(
+        [token.replace("▁▁▁", "   ") if architecture == "gemma3" else token for token in tokens]
+    )
+    writer.add_token_types(kinds)
+    writer.add_token_scores([-1000.0] * (len(SPECIAL) + 256) + list(PIECES.values()) + [-1000.0])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    for key, value in more.items():
+        writer.add_bool(f"tokenizer.ggml.{key}", value)
+    return gguf_writing.finished(writer, path)
+
+
+def merged(text: str) -> list[str]:
+    """SentencePiece's algorithm: the neighbours whose piece has the best score become one, until none are a piece."""
+    parts = list(text)
+    while True:
+        joined = ["".join(pair) for pair in itertools.pairwise(parts)]
+        candidates = [(PIECES[piece], -index) for index, piece in enumerate(joined) if piece in PIECES]
+        if not candidates:
+            return parts
+        index = -max(candidates)[1]
+        parts[index : index + 2] = [joined[index]]
+
+
+def test_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
+    original = made_up_judge.tokenizer()
+
+    rebuilt = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", "gpt-2"))
+
+    assert [each.ids for each in rebuilt.encode_batch(TEXTS)] == [
+        each.ids for each in original.encode_batch(TEXTS)
+    ]
+    assert rebuilt.get_vocab() == original.get_vocab()
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "cut"),
+    [
+        ("gpt-2", "In 1234 don't", ["In", " 1234", " don", "'t"]),
+        ("smollm", "In 1234 don't", ["In", " ", "1", "2", "3", "4", " don", "'t"]),
+        ("llama-bpe", "In 1234 DON'T", ["In", " ", "123", "4", " DON", "'T"]),
+        ("qwen2", "In 1234 DON'T", ["In", " ", "1", "2", "3", "4", " DON", "'T"]),
+        ("qwen2", "x\n\n  y", ["x", "\n\n", " ", " y"]),
+        ("gpt-2", "x\n\n  y", ["x", "\n\n ", " y"]),
+    ],
+)
+def test_words_are_cut_as_the_model_cuts_them(tmp_path: Path, words: str, text: str, cut: list[str]) -> None:
+    backend = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", words))
+
+    assert [text[start:stop] for _, (start, stop) in backend.pre_tokenizer.pre_tokenize_str(text)] == cut
+
+
+def test_qwen_composes_letters_before_it_cuts(tmp_path: Path) -> None:
+    backend = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", "qwen2"))
+
+    assert backend.encode("cafe\u0301").ids == backend.encode("caf\u00e9").ids
+
+
+def test_special_tokens_are_whole_and_left_out_of_texts(tmp_path: Path) -> None:
+    backend = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", "qwen2"))
+
+    encoding = backend.encode("<|im_start|>A<|im_end|>")
+
+    assert encoding.tokens == ["<|im_start|>", "A", "<|im_end|>"]
+    assert backend.decode(encoding.ids, skip_special_tokens=True) == "A"
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun"), [({}, False), ({"add_bos_token": True}, True), ({"add_bos_token": False}, False)]
+)
+def test_beginning_token_is_added_where_the_file_asks(
+    tmp_path: Path, asked: dict[str, bool], begun: bool
+) -> None:
+    backend = made_up_judge.tokenizer()
+    begin = backend.token_to_id("<|endoftext|>")
+    path = byte_pair_file(tmp_path / "model.gguf", "gpt-2", backend, bos_token_id=begin, **asked)
+
+    encoding = tokenizer.build(path).encode("A")
+
+    assert encoding.tokens == (["<|endoftext|>", "A"] if begun else ["A"])
+
+
+def test_words_of_an_unknown_kind_are_named(tmp_path: Path) -> None:
+    path = byte_pair_file(tmp_path / "model.gguf", "poro-chat")
+
+    with pytest.raises(UserError, match=r"tokenizer\.ggml\.pre is 'poro-chat', must be one of gpt-2"):
+        tokenizer.build(path)
+
+
+@pytest.mark.parametrize("text", ["abc", "a bca", "cabab  c", "b   a", "abcabc bcab ca"])
+def test_pieces_are_merged_as_sentence_piece_does(tmp_path: Path, text: str) -> None:
+    backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "llama"))
+
+    assert backend.encode(text).tokens == ["<bos>", *merged(f"▁{text}".replace(" ", "▁"))]
+    assert backend.decode(backend.encode(text).ids) == text
+
+
+@pytest.mark.parametrize("text", ["abc", "a bca", "  cabab  c", "b   a"])
+def test_gemma_begins_without_a_blank(tmp_path: Path, text: str) -> None:
+    backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "gemma3", add_space_prefix=False))
+
+    assert backend.encode(text).tokens == ["<bos>", *merged(text.replace(" ", "▁"))]
+    assert backend.decode(backend.encode(text).ids) == text
+
+
+def test_what_has_no_piece_is_bytes(tmp_path: Path) -> None:
+    backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "llama", add_bos_token=False))
+
+    assert backend.encode("é[turn]").tokens == ["▁", "<0xC3>", "<0xA9>", "[turn]"]
+    assert backend.decode(backend.encode("aé").ids) == "aé"
+
+
+def test_end_token_is_added_where_the_file_asks(tmp_path: Path) -> None:
+    backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "llama", add_eos_token=True))
+
+    assert backend.encode("a").tokens == ["<bos>", "▁a", "<eos>"]
+
+
+def test_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", {"tokenizer.ggml.model": "bert"})
+
+    with pytest.raises(UserError, match=r"tokenizer\.ggml\.model is 'bert', must be one of gpt2, llama"):
+        tokenizer.build(path)
+
+
+def test_merges_that_are_no_tokens_are_named(tmp_path: Path) -> None:
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": ["a", "b"],
+        "tokenizer.ggml.merges": ["a b"],
+    }
+    path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", metadata)
+
+    with pytest.raises(UserError, match=r"tokenizer\.ggml\.merges has a b, which are no tokens"):
+        tokenizer.build(path)
+
+
+def test_special_tokens_are_described_by_their_texts(tmp_path: Path) -> None:
+    values = tokenizer.description(pieces_file(tmp_path / "model.gguf", "llama"))
+
+    named = {name: values[name] for name in ("bos_token", "eos_token", "unk_token")}
+    assert named == {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"}

@@ -1,0 +1,64 @@
+"""Answers from the conversations of another annotator."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
+from tests.end_to_end.annotate_datasets import write_dataset
+from tests.reward_fixtures import run_stage
+
+TEXTS = ["You kill the newt!", "It's a wall.", "You see here a dagger.", "$ - 4 gold pieces."]
+PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != second]
+RECORDED = "motif_jax.motif.annotation.recorded:RecordedAnnotator"
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch):
+    """As a command that names the annotator, no longer than the test."""
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    entry_points.trust([RECORDED])
+
+
+@pytest.fixture
+def conversations(tmp_path):
+    """The kept conversations of the lexicon about a dataset, in both orders."""
+    dataset = write_dataset(tmp_path / "dataset", PAIRS)
+    values = {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "store"), "orders": "both"}
+    run = run_stage("annotate", tmp_path / "run", "", **values, name="lexicon", keep_conversations=True)
+    (path,) = (run / "conversations").glob("*.jsonl.gz")
+    return path
+
+
+def annotate_again(tmp_path, file, **values):
+    options = json.dumps({"file": str(file)})
+    own = {"annotator": RECORDED, "options": options, "store_dir": str(tmp_path / "store"), "orders": "both"}
+    given = {"dataset_dir": str(tmp_path / "dataset"), "name": "again", **own, **values}
+    return run_stage("annotate", tmp_path / "again", "", **given)
+
+
+def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> None:
+    annotate_again(tmp_path, conversations)
+
+    folder = tmp_path / "dataset/annotations"
+    first, again = (np.load(folder / name / "probabilities.npy") for name in ("lexicon", "again"))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_a_question_without_an_answer_is_refused(conversations, tmp_path) -> None:
+    other = write_dataset(tmp_path / "other", [("You fall into a pit!", "It's a wall.")])
+
+    with pytest.raises(UserError, match="has no answer about"):
+        annotate_again(tmp_path, conversations, dataset_dir=str(other))
+
+
+def test_a_file_of_something_else_is_refused(conversations, tmp_path) -> None:
+    path = tmp_path / "other.jsonl.gz"
+    path.write_bytes(b"{}")
+
+    with pytest.raises(UserError, match="must be conversations"):
+        annotate_again(tmp_path, path)
