@@ -15,13 +15,13 @@ from motif_jax.core import interruption, resources, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text
 from motif_jax.core.progress import Progress
+from motif_jax.display import token_page as pages
 from motif_jax.lm import TextModel, generation_config, prompt_length, text_files, weights
 from motif_jax.lm import config as configs
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.sampling import Sampling
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
-from motif_jax.reports import token_page as pages
 
 PAGE = "tokens.html"
 Rows = Sequence[Mapping[str, Any]]
