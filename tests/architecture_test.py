@@ -35,8 +35,6 @@ FOLDERS |= {
     "benchmarks": SHARED | METHODS.keys() | {"published"},
 }
 TOP = {"launch", "stages", "agents", "text_agents", "wrappers", "rewards"}
-# Imports that the rules above forbid and that are still to be untied: importing file -> folders.
-KNOTS: dict[str, set[str]] = {}
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {
     "launch", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "ilql/dialogues", "ilql/tasks",
@@ -83,12 +81,12 @@ def folder_of(module: str) -> str | None:
 
 
 def forbidden_imports(file: str) -> Iterator[str]:
-    """Imports of a file that the structure of the house forbids, knots apart."""
+    """Imports of a file that the structure of the house forbids."""
     folder = file.partition("/")[0].removesuffix(".py")
     jax_free = any(file == f"{name}.py" or file.startswith(f"{name}/") for name in JAX_FREE)
     for name, line in imports(file):
         target = folder_of(name)
-        allowed = FOLDERS.get(folder, set()) | {folder} | KNOTS.get(file, set())
+        allowed = FOLDERS.get(folder, set()) | {folder}
         if target is not None and folder not in TOP and target not in allowed:
             yield f"{file}:{line} imports {name}: {folder} may not import {target}"
         root = name.split(".")[0]
@@ -100,11 +98,6 @@ def forbidden_imports(file: str) -> Iterator[str]:
 
 def test_imports_follow_the_structure_of_the_house() -> None:
     assert not [problem for file in TEXTS for problem in forbidden_imports(file)]
-
-
-def test_every_knot_is_still_tied() -> None:
-    tied = {file: {folder_of(name) for name, _ in imports(file)} for file in KNOTS}
-    assert {file: folders - tied[file] for file, folders in KNOTS.items() if folders - tied[file]} == {}
 
 
 def test_the_picture_of_the_house_shows_its_imports() -> None:

@@ -142,7 +142,7 @@ def _calibration(reward: ExplainedReward) -> Plot:
     """How often the last evaluation was right, by how sure it was, in bins of pairs."""
     last = reward.curve[-1]
     bins: list[dict[str, float]] = last.get("calibration") or []
-    lines = []
+    lines: list[Series] = []
     caption = ""
     if bins:
         confidence = 100 * np.array([pairs["confidence"] for pairs in bins])

@@ -137,8 +137,8 @@ def judge_training(episodes: Mapping[str, Curve], share: float = 0.2) -> Verdict
     stop = float(episodes[REWARD].x.max())
     end_of_early = start + share * (stop - start)
     start_of_late = stop - share * (stop - start)
-    before = {}
-    after = {}
+    before: dict[str, np.ndarray] = {}
+    after: dict[str, np.ndarray] = {}
     for key in (REWARD, *progress_keys(episodes)):
         curve = episodes[key]
         finite = np.isfinite(curve.y)
@@ -162,8 +162,8 @@ def judge_evaluations(
         differences = evaluation_files.reward_differences(baseline, agent)
         if differences:
             return _unchecked(f"{names[0]} and {names[1]} were rated by different rewards ({differences})")
-    before = {}
-    after = {}
+    before: dict[str, np.ndarray] = {}
+    after: dict[str, np.ndarray] = {}
     paired = True
     shared = [key for key in baseline["measures"] if key in agent["measures"]]
     for key in (REWARD, *progress_keys(shared)):

@@ -26,34 +26,41 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 def test_damage_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     kind = READERS[name]
-    (tmp_path / "good").mkdir()
-    path = tmp_path / "good" / kind.name
-    kind.make(tmp_path / "good")
-    kind.read(tmp_path / "good")
+    folder = tmp_path / "undamaged"
+    folder.mkdir()
+    path = folder / kind.name
+    kind.make(folder)
+    kind.read(folder)
     data = path.read_bytes()
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    found, refused = [], set()
-    cases = [*harms.byte_harms(data, rng, kind.cases[0]), *harms.json_harms(data, rng, kind.cases[1])]
-    for harm, changed in cases[:: 3 if kind.cases == FEW else 1]:
+    byte_cases, json_cases = kind.cases
+    harmed = [*harms.byte_harms(data, rng, byte_cases), *harms.json_harms(data, rng, json_cases)]
+    if kind.cases == FEW:
+        harmed = harmed[::3]
+
+    refused: set[str] = set()
+    problems: list[str] = []
+    for harm, changed in harmed:
         path.write_bytes(changed)
-        found += _wrong(kind, tmp_path / "good", harm, refused)
+        problems += _problems(kind, folder, harm, refused)
     path.unlink()
-    found += _wrong(kind, tmp_path / "good", "not there", refused)
-    path.unlink(missing_ok=True)  # of those that make one
+    problems += _problems(kind, folder, "missing", refused)
+    path.unlink(missing_ok=True)  # some readers make one
     path.mkdir()
-    found += _wrong(kind, tmp_path / "good", "a folder", refused)
-    assert not found, "\n".join(found)
+    problems += _problems(kind, folder, "a folder", refused)
+
+    assert not problems, "\n".join(problems)
     assert refused & ({"a folder"} if name in CHECKED_LINES else FOREIGN), "it never looks into the file"
 
 
-def _wrong(kind: Reader, folder: Path, harm: str, refused: set[str]) -> list[str]:
-    """What is wrong with how the damage was told; adds it to `refused` where it was."""
+def _problems(kind: Reader, folder: Path, harm: str, refused: set[str]) -> list[str]:
+    """What is wrong with the error about a harm; adds the harm to `refused` where there is an error."""
     try:
         kind.read(folder)
     except Exception as error:
         refused.add(harm)
         if isinstance(error, UserError):
-            return [] if str(error).strip() else [f"{harm}: nothing is said"]
+            return [] if str(error).strip() else [f"{harm}: the error has no text"]
         if system_error(error, folder):
             return []
         return [f"{harm}: {type(error).__name__}: {str(error)[:150]}"]

@@ -2,49 +2,94 @@
 
 from __future__ import annotations
 
+import pytest
+
 from motif_jax.display import measures, text_tables
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
 from tests.reports.glance_test import evaluation
 
 
-def test_success_kills_and_what_a_task_counts_are_progress_and_else_its_return() -> None:
-    names = ["return", "success", "length", "through_door", "kills", "gold"]
-    assert measures.progress_keys(names) == ["success", "kills", "through_door"]
-    assert measures.progress_keys(["return", "length"]) == ["return"]
-    assert measures.progress_keys(["captions_cut", "prob", "return"]) == ["return", "prob"], (
-        "the return is first"
-    )
+@pytest.mark.parametrize(
+    ("names", "progress"),
+    [
+        (
+            ["return", "success", "length", "through_door", "kills", "gold"],
+            ["success", "kills", "through_door"],
+        ),
+        pytest.param(["return", "length"], ["return"], id="nothing but the return"),
+        pytest.param(["captions_cut", "prob", "return"], ["return", "prob"], id="the return is first"),
+    ],
+)
+def test_success_kills_and_what_a_task_counts_are_progress(names: list[str], progress: list[str]) -> None:
+    assert measures.progress_keys(names) == progress
 
 
-def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
-    def told(*shares: float) -> tuple[str, str]:
+def success_headline(*shares: float) -> tuple[str, str]:
+    """The headline of players that succeed in these shares of 100 games, without an intrinsic reward."""
+    evaluations = {}
+    for name, share in zip(("agent", "random", "bot"), shares, strict=False):
         rows = [
-            [{"index": i, "seed": i, "success": float(i < 100 * share), "return": 0.0} for i in range(100)]
-            for share in shares
+            {"index": index, "seed": index, "success": float(index < 100 * share), "return": 0.0}
+            for index in range(100)
         ]
-        names = ("agent", "random", "bot")
-        return headline(RunData("t", evaluations=dict(zip(names, map(evaluation, rows), strict=False))))
-
-    means = "Mean success rate (share): agent 0.900 [0.826, 0.945] (n = 100), random 0.100 [0.055, 0.174] (n = 100); difference "
-    text, kind = told(0.9, 0.1)
-    assert (text.startswith(means), text.endswith(": agent is better."), kind) == (True, True, "good")
-    assert told(0.9, 0.1, 0.5) == (text, kind), "the first two are compared"
-    text, kind = told(0.1, 0.9)
-    assert (text.endswith(": agent is WORSE."), kind) == (True, "bad")
-    assert told(0.5, 0.5)[0].endswith(": no clear difference.")
-    assert "no measure of reward or progress that is above 0" in told(0, 0)[0]
+        evaluations[name] = evaluation(rows)
+    return headline(RunData("t", evaluations=evaluations))
 
 
-def test_numbers_side_by_side_have_as_many_decimals() -> None:
-    told = {
-        (11.05, 8.52, 2.53): "11.05 8.52 2.53",
-        (1234.4, 12.0): "1,234 12",
-        (0.0312, 0.5): "0.031 0.500",
-        (3.0, 0.0): "3 0",
-        (float("nan"), 2.5): "n/a 2.50",
-    }
-    assert {values: " ".join(measures.format_alike(values)) for values in told} == told
+def test_success_is_compared_where_no_reward_rates() -> None:
+    text, kind = success_headline(0.9, 0.1)
+
+    assert text.startswith(
+        "Mean success rate (share): agent 0.900 [0.826, 0.945] (n = 100), random 0.100 [0.055, 0.174] (n = 100); difference "
+    )
+    assert text.endswith(": agent is better.")
+    assert kind == "good"
+
+
+def test_the_first_two_evaluations_are_compared() -> None:
+    assert success_headline(0.9, 0.1, 0.5) == success_headline(0.9, 0.1)
+
+
+def test_less_success_is_bad() -> None:
+    text, kind = success_headline(0.1, 0.9)
+
+    assert text.endswith(": agent is WORSE.")
+    assert kind == "bad"
+
+
+def test_equal_success_is_no_clear_difference() -> None:
+    text, _ = success_headline(0.5, 0.5)
+
+    assert text.endswith(": no clear difference.")
+
+
+def test_without_any_success_nothing_can_be_said() -> None:
+    text, _ = success_headline(0, 0)
+
+    assert "no measure of reward or progress that is above 0" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ((11.05, 8.52, 2.53), "11.05 8.52 2.53"),
+        ((1234.4, 12.0), "1,234 12"),
+        ((0.0312, 0.5), "0.031 0.500"),
+        ((3.0, 0.0), "3 0"),
+        ((float("nan"), 2.5), "n/a 2.50"),
+    ],
+)
+def test_numbers_side_by_side_have_as_many_decimals(values: tuple[float, ...], texts: str) -> None:
+    assert " ".join(measures.format_alike(values)) == texts
+
+
+def test_a_measure_of_another_kind_is_called_by_its_own_name() -> None:
+    assert measures.measure("my_own") == ("my_own", "my own", "", "")
+
+
+def test_a_measure_without_a_unit_has_no_brackets() -> None:
+    assert measures.with_unit(measures.measure("xlvl")) == "experience level"
 
 
 def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(monkeypatch, capsys) -> None:
@@ -110,8 +155,3 @@ def test_rows_of_a_table_have_units_intervals_and_ranges() -> None:
 
 def test_measures_are_ordered_by_what_people_look_at_first() -> None:
     assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == ["return", "kills", "zeta"]
-
-
-def test_an_unknown_measure_is_called_by_its_own_name() -> None:
-    named = measures.measure("my_own"), measures.with_unit(measures.measure("xlvl"))
-    assert named == (("my_own", "my own", "", ""), "experience level")

@@ -7,31 +7,99 @@ from motif_jax.display import statistics
 from motif_jax.play.evaluation_files import games
 
 
-def test_means_and_middles_have_intervals_of_their_draws(monkeypatch):
-    values = np.array([0.0, 1.0, 2.0, 3.0, 100.0, 4.0, 5.0, 6.0])
-    found = statistics.summarise(values, resamples=500)
-    assert (found.n, found.minimum, found.maximum) == (8, 0, 100)
-    assert (found.mean.value, found.median.value, found.iqm.value) == (15.125, 3.5, 3.5)
-    assert found.std == pytest.approx(np.std(values))
-    bounds = [bound for one in (found.mean, found.median, found.iqm) for bound in (one.low, one.high)]
-    assert bounds == pytest.approx([2.059375, 39.875, 1.5, 6, 1.5, 28.75])
-    narrow = statistics.summarise(values, resamples=500, confidence=0.5).iqm
-    assert (narrow.low, narrow.high) == (2.75, 4.25)
+@pytest.fixture
+def values() -> np.ndarray:
+    """Eight values, one of them far outside."""
+    return np.array([0.0, 1.0, 2.0, 3.0, 100.0, 4.0, 5.0, 6.0])
+
+
+def test_means_and_medians_of_values(values):
+    summary = statistics.summarise(values, resamples=500)
+
+    assert (summary.n, summary.minimum, summary.maximum) == (8, 0, 100)
+    assert (summary.mean.value, summary.median.value, summary.iqm.value) == (15.125, 3.5, 3.5)
+    assert summary.std == pytest.approx(np.std(values))
+
+
+def test_intervals_hold_the_middle_of_the_draws(values):
+    summary = statistics.summarise(values, resamples=500)
+
+    assert (summary.mean.low, summary.mean.high) == pytest.approx((2.059375, 39.875))
+    assert (summary.median.low, summary.median.high) == pytest.approx((1.5, 6))
+    assert (summary.iqm.low, summary.iqm.high) == pytest.approx((1.5, 28.75))
+
+
+def test_less_confidence_has_a_narrower_interval_of_a_mean(values):
+    iqm = statistics.summarise(values, resamples=500, confidence=0.5).iqm
+
+    assert (iqm.low, iqm.high) == (2.75, 4.25)
+
+
+def test_a_large_table_is_resampled_in_parts(values, monkeypatch):
+    whole = statistics.summarise(values, resamples=500)
     monkeypatch.setattr(statistics, "_CHUNK", 20)
-    assert statistics.summarise(values, resamples=500) == found, "a large table is resampled in parts"
-    few = [statistics.mean_of([3.0, 1.0, 8.0], resamples=40, seed=3), statistics.mean_of([3.0, 1.0, 8.0])]
-    assert [(one.value, one.low, one.high) for one in few] == [
-        (4, pytest.approx(1.65), pytest.approx(6.375)),
-        (4, 1, 8),
-    ]
-    same = statistics.summarise(np.full(5, 2.0))
-    assert (same.mean.low, same.mean.value, same.mean.high, same.mean.sign) == (2, 2, 2, 1)
+
+    assert statistics.summarise(values, resamples=500) == whole
+
+
+def test_draws_depend_on_the_seed():
+    estimate = statistics.mean_of([3.0, 1.0, 8.0], resamples=40, seed=3)
+
+    assert (estimate.value, estimate.low, estimate.high) == (4, pytest.approx(1.65), pytest.approx(6.375))
+
+
+def test_equal_values_have_an_interval_without_width():
+    mean = statistics.summarise(np.full(5, 2.0)).mean
+
+    assert (mean.low, mean.value, mean.high, mean.sign) == (2, 2, 2, 1)
+
+
+def test_the_middle_of_draws_lies_between_percentiles():
     assert statistics.percentile_interval(np.arange(101.0), 0.9) == pytest.approx((5, 95))
-    assert statistics.interquartile_mean(np.array([[1.0, 2, 3, 4, 50], [5, 4, 3, 2, -1]])).tolist() == [3, 3]
-    for bad in ([], [1.0, np.nan]):
-        with pytest.raises(ValueError, match="needs finite ones"):
-            statistics.mean_of(bad)
-    assert statistics.probability_of_improvement(np.array([1.0, 2.0]), np.array([0.0, 1.0, 3.0])) == 3.5 / 6
+
+
+def test_an_interquartile_mean_leaves_out_a_quarter_at_either_end():
+    rows = np.array([[1.0, 2, 3, 4, 50], [5, 4, 3, 2, -1]])
+
+    assert statistics.interquartile_mean(rows).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("values", [[], [1.0, np.nan]])
+def test_nothing_and_what_is_not_finite_have_no_mean(values):
+    with pytest.raises(ValueError, match="needs finite ones"):
+        statistics.mean_of(values)
+
+
+def test_a_better_episode_is_counted_with_ties_as_half():
+    chance = statistics.probability_of_improvement(np.array([1.0, 2.0]), np.array([0.0, 1.0, 3.0]))
+
+    assert chance == 3.5 / 6
+
+
+def test_differences_of_rates_of_other_games_are_newcombes():
+    """Newcombe 1998, "Interval estimation for the difference between independent proportions", example (a), method 10."""
+    first = np.repeat([1.0, 0.0], [56, 14])
+    second = np.repeat([1.0, 0.0], [48, 32])
+
+    gap = statistics.rate_difference(first, second, paired=False)
+
+    assert (gap.low, gap.high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_differences_of_rates_of_pairs_are_newcombes():
+    """Newcombe 1998, "Improved confidence intervals ... paired data", 36 / 12 / 2 / 0, method 10."""
+    first = np.repeat([1.0, 1.0, 0.0], [36, 12, 2])
+    second = np.repeat([1.0, 0.0, 1.0], [36, 12, 2])
+
+    gap = statistics.rate_difference(first, second, paired=True)
+
+    assert (gap.low, gap.high, gap.pairs) == pytest.approx((0.0569, 0.3404, 50), abs=5e-5)
+
+
+def test_what_neither_side_did_has_a_difference_with_a_width():
+    never = statistics.rate_difference(np.zeros(60), np.zeros(60), paired=True)
+
+    assert never.low < 0 == never.value < never.high
 
 
 FIRST, SECOND = np.array([3.0, 5.0, 9.0, 2.0]), np.array([1.0, 7.0, 2.0, 2.0])
@@ -141,38 +209,46 @@ def test_a_difference_is_scipys_bootstrap(paired):
     assert narrow.high - narrow.low == pytest.approx(width * 0.6745 / 1.96, rel=0.15)
 
 
-def test_differences_of_rates_are_newcombes():
-    # Newcombe 1998, "Interval estimation for the difference between independent proportions", example (a), method 10.
-    first, second = np.repeat([1.0, 0.0], [56, 14]), np.repeat([1.0, 0.0], [48, 32])
-    gap = statistics.rate_difference(first, second, paired=False)
-    assert (gap.low, gap.high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
-    # Newcombe 1998, "Improved confidence intervals ... paired data", 36 / 12 / 2 / 0, method 10.
-    first, second = np.repeat([1.0, 1.0, 0.0], [36, 12, 2]), np.repeat([1.0, 0.0, 1.0], [36, 12, 2])
-    gap = statistics.rate_difference(first, second, paired=True)
-    assert (gap.low, gap.high, gap.pairs) == pytest.approx((0.0569, 0.3404, 50), abs=5e-5)
-    never = statistics.rate_difference(np.zeros(60), np.zeros(60), paired=True)
-    assert never.low < 0 == never.value < never.high
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        pytest.param({3: 30.0, 2: 20.0, 9: 90.0}, ([2, 3], [20, 30], True), id="half and more are shared"),
+        pytest.param({3: 30.0, 8: 80.0, 9: 90.0}, ([1, 2, 3], [30, 80, 90], False), id="less than half"),
+        pytest.param({}, ([1, 2, 3], [], False), id="no games"),
+        pytest.param({3: 30.0, 9: 90.0}, ([3], [30], True), id="half of the smaller side"),
+    ],
+)
+def test_games_are_matched_where_half_are_shared(other, expected):
+    first, second, paired = statistics.matched({1: 1.0, 2: 2.0, 3: 3.0}, other)
+
+    assert (first.tolist(), second.tolist(), paired) == expected
 
 
-def test_games_are_matched_where_half_are_shared():
-    one, two = {1: 1.0, 2: 2.0, 3: 3.0}, {3: 30.0, 2: 20.0, 9: 90.0}
-    first, second, paired = statistics.matched(one, two)
-    assert (first.tolist(), second.tolist(), paired) == ([2, 3], [20, 30], True)
-    first, second, paired = statistics.matched(one, {3: 30.0, 8: 80.0, 9: 90.0})
-    assert (first.tolist(), second.tolist(), paired) == ([1, 2, 3], [30, 80, 90], False)
-    assert statistics.matched(one, {})[2] is False
-    assert statistics.matched(one, {3: 30.0, 9: 90.0})[2] is True
+ROWS = [{"seed": seed, "score": seed} for seed in range(3)]
+
+
+PLAN = {"environment": "NetHackScore-v1", "options": {"max_episode_steps": 50}}
+
+
+def games_of(**options):
+    plan = PLAN | {"options": PLAN["options"] | options}
+    return games({"plan": plan, "rows": ROWS}, "score")
 
 
 def test_games_are_the_same_whatever_is_observed_besides():
-    plan = {"environment": "NetHackScore-v1", "options": {"max_episode_steps": 50}}
-    rows = [{"seed": seed, "score": seed} for seed in range(3)]
-    plain = games({"plan": plan, "rows": rows}, "score")
-    read = dict.fromkeys("fields tokenizer prompt_tokens special_tokens text text_bytes".split(), 9)
-    more = plan | {"options": {"max_episode_steps": 50, **read}}
-    assert games({"plan": more, "rows": rows}, "score") == plain
-    drawn = [plan | {"options": {"folder": run}, "drawn_from": {"folder": "0f"}} for run in "ab"]
-    first, second = (games({"plan": one, "rows": rows}, "score") for one in drawn)
-    assert first == second != plain
-    longer = plan | {"options": {"max_episode_steps": 60}}
-    assert not set(games({"plan": longer, "rows": rows}, "score")) & set(plain)
+    observed = ("fields", "tokenizer", "prompt_tokens", "special_tokens", "text", "text_bytes")
+
+    assert games_of(**dict.fromkeys(observed, 9)) == games_of()
+
+
+def test_games_with_other_limits_are_other_games():
+    assert not set(games_of(max_episode_steps=60)) & set(games_of())
+
+
+def test_drawn_games_are_the_same_by_what_they_were_drawn_from():
+    plans = [PLAN | {"options": {"folder": run}, "drawn_from": {"folder": "0f"}} for run in "ab"]
+
+    first, second = (games({"plan": plan, "rows": ROWS}, "score") for plan in plans)
+
+    assert first == second
+    assert first != games_of()

@@ -38,20 +38,20 @@ LINES = "chaos.jsonl"
 _KILLS = 6
 
 
-def _calm(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
+def _undisturbed(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
     """The undisturbed run of a scenario, which is made where it is not there yet."""
-    known = folder / f"{name}.undisturbed.json"
-    if not known.exists():
+    path = folder / f"{name}.undisturbed.json"
+    if not path.exists():
         shutil.rmtree(folder / name, ignore_errors=True)
         # The first one fills the cache of compiled programs; the second says how long it takes without that.
         first = Trial(name, folder / name / "first", inputs, cache).calm().outcome
         trial = Trial(name, folder / name / "calm", inputs, cache)
         calm = trial.calm()
         assert calm.outcome == first, "two undisturbed runs differ"
-        left = trial.left()
-        assert not left, f"an undisturbed run leaves {left}"
-        known.write_text(json.dumps(calm._asdict()))
-    return Calm(**json.loads(known.read_text()))
+        leftovers = trial.left()
+        assert not leftovers, f"an undisturbed run leaves {leftovers}"
+        path.write_text(json.dumps(calm._asdict()))
+    return Calm(**json.loads(path.read_text()))
 
 
 def attack(
@@ -60,11 +60,17 @@ def attack(
     """One trial of a scenario; returns its line."""
     cache = folder / "cache"
     line: dict[str, Any] = {
-        "stage": name, "force": force, "compared": SCENARIOS[name].compared.what, "hits": [], "equal": False, "left": [], "problem": None,
-    }  # fmt: skip
+        "stage": name,
+        "force": force,
+        "compared": SCENARIOS[name].compared.words,
+        "hits": [],
+        "equal": False,
+        "left": [],
+        "problem": None,
+    }
     trial = None
     try:
-        calm = _calm(name, folder, inputs, cache)
+        calm = _undisturbed(name, folder, inputs, cache)
         shutil.rmtree(folder / name / "trial", ignore_errors=True)
         trial = Trial(name, folder / name / "trial", inputs, cache)
         line["hits"] = FORCES[force](trial, rng, calm, kills)
@@ -75,6 +81,7 @@ def attack(
     if trial is not None:
         line["tracebacks"] = trial.tracebacks()
         if not line["equal"] or line["left"]:
+            # For whoever looks for the reason.
             line["kept"] = str(shutil.move(folder / name / "trial", folder / f"{name}.{trial.mark}"))
     return line
 
@@ -82,15 +89,21 @@ def attack(
 def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     """A line for each force; where undisturbed runs differed there was no trial."""
     trials = [line for line in lines if "tracebacks" in line]
-    found = []
-    for force, what in (("kill", "kills"), ("disk", "times the disk was full")):
-        mine = [line for line in trials if line["force"] == force]
-        hits = [hit for line in mine for hit in line["hits"]]
-        struck = sum(bool(hit["hit"]) if force == "kill" else hit["code"] == 2 for hit in hits)
-        if mine:
-            equal, kinds = sum(line["equal"] for line in mine), len({line["stage"] for line in mine})
-            found.append(f"* {struck} {what} in runs of {kinds} kinds: {equal}/{len(mine)} runs ended equal")
-    return "\n".join(found)
+    rows = []
+    for force, name in (("kill", "kills"), ("disk", "times the disk was full")):
+        trials_of_force = [line for line in trials if line["force"] == force]
+        if not trials_of_force:
+            continue
+        hits = [hit for line in trials_of_force for hit in line["hits"]]
+        if force == "kill":
+            struck = [hit for hit in hits if hit["hit"]]
+        else:
+            struck = [hit for hit in hits if hit["code"] == 2]
+        equal = sum(1 for line in trials_of_force if line["equal"])
+        kinds = len({line["stage"] for line in trials_of_force})
+        ended = f"{equal}/{len(trials_of_force)} runs ended equal"
+        rows.append(f"* {len(struck)} {name} in runs of {kinds} kinds: {ended}")
+    return "\n".join(rows)
 
 
 def _arguments() -> argparse.Namespace:
@@ -102,38 +115,45 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("runs/chaos"), help="where everything lies")
     parser.add_argument("--force", choices=tuple(FORCES), default="kill")
     parser.add_argument(
-        "--seed", type=int, help="of who is hit and when; what it does then hangs on the machine"
+        "--seed", type=int, help="seed of who is hit and when; what a process does then hangs on the machine"
     )
-    given = parser.parse_args()
-    unknown = [name for name in given.stages if name not in SCENARIOS]
-    if unknown or not 0 < given.minutes < float("inf"):
-        what = f"no scenario {', '.join(unknown)}" if unknown else f"MINUTES={given.minutes}: must be above 0"
-        parser.error(f"{what}; scenarios are {', '.join(SCENARIOS)}")
-    if given.force == "disk" and os.geteuid() != 0:
+    options = parser.parse_args()
+    names = ", ".join(SCENARIOS)
+    unknown = [name for name in options.stages if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}; scenarios are {names}")
+    if not 0 < options.minutes < float("inf"):
+        parser.error(f"MINUTES={options.minutes}: must be above 0; scenarios are {names}")
+    if options.force == "disk" and os.geteuid() != 0:
         parser.error("--force=disk: only root can mount a small disk")
-    return given
+    return options
 
 
 def main() -> int:
-    given = _arguments()
-    folder, rng = given.folder.absolute(), random.Random(given.seed)
+    options = _arguments()
+    folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    for known in folder.glob("*.undisturbed.json"):
-        known.unlink()
-    shutil.rmtree(folder / "inputs", ignore_errors=True)  # of another state of the code, as what follows
-    inputs, lines = Inputs(folder / "inputs"), []
-    names, until = given.stages or list(SCENARIOS), time.monotonic() + 60 * given.minutes
-    for place, name in enumerate(itertools.cycle(names)):
-        if place >= len(names) and time.monotonic() > until:
+    # Undisturbed runs and inputs may be of another state of the code.
+    for path in folder.glob("*.undisturbed.json"):
+        path.unlink()
+    shutil.rmtree(folder / "inputs", ignore_errors=True)
+
+    rng = random.Random(options.seed)
+    inputs = Inputs(folder / "inputs")
+    names = options.stages or list(SCENARIOS)
+    deadline = time.monotonic() + 60 * options.minutes
+    lines = []
+    for number, name in enumerate(itertools.cycle(names)):
+        if number >= len(names) and time.monotonic() > deadline:
             break
-        line = attack(name, folder, inputs, rng, given.force)
+        line = attack(name, folder, inputs, rng, options.force)
         lines.append(line)
         with open(folder / LINES, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        told = f"{len(line['hits'])} attempts, equal {line['equal']}, left {line['left']}, {line['problem'] or ''}"
-        print(f"{time.strftime('%H:%M:%S')} {name}: {told}", flush=True)
+        outcome = f"equal {line['equal']}, left {line['left']}, {line['problem'] or ''}"
+        print(f"{time.strftime('%H:%M:%S')} {name}: {len(line['hits'])} attempts, {outcome}", flush=True)
     print(tables(rows_of(folder / LINES)))
-    return int(any(not line["equal"] or line["left"] for line in lines))
+    return 1 if any(not line["equal"] or line["left"] for line in lines) else 0
 
 
 if __name__ == "__main__":

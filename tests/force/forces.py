@@ -14,10 +14,17 @@ import pytest
 from tests import processes
 from tests.force.trials import Calm, Trial
 
-# What is tried first, and how many times as much the next one is, at least.
-_FIRST_ROOM, _NEXT_ROOM = 4096.0, 1.5
+# Bytes of free disk that are tried first, and how many times as much the next one is, at least.
+_FIRST_ROOM = 4096.0
+_NEXT_ROOM = 1.5
 
 Hits = list[dict[str, Any]]
+
+
+def _is_one_line(output: str) -> bool:
+    """Whether a program that failed said so in one line."""
+    errors = [line for line in output.splitlines() if "error" in line.lower() or "Traceback" in line]
+    return len(errors) == 1 and errors[0].startswith("error: ")
 
 
 def kill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
@@ -26,12 +33,6 @@ def kill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
     while len(hits) < kills and hits[-1]["code"] != 0:
         hits.append(trial.disturb(rng, calm, 1 - len(hits) / kills))
     return hits
-
-
-def _one_line(said: str) -> bool:
-    """Whether a program that failed said so in one line."""
-    errors = [line for line in said.splitlines() if "error" in line.lower() or "Traceback" in line]
-    return len(errors) == 1 and errors[0].startswith("error: ")
 
 
 def fill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
@@ -43,16 +44,18 @@ def fill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
     with processes.small_disk(trial.folder, _size(copy) + (64 << 20)) as resize:
         shutil.copytree(copy, trial.folder, dirs_exist_ok=True)
 
-        room, hits = _FIRST_ROOM, Hits()
+        room = _FIRST_ROOM
+        hits: Hits = []
         try:
             while not hits or hits[-1]["code"] != 0:
-                with contextlib.suppress(pytest.skip.Exception):  # less than there is
+                # It cannot shrink below what lies on it.
+                with contextlib.suppress(pytest.skip.Exception):
                     resize(_size(trial.folder) + int(room))
-                code, said = trial.run()
-                what = f"{room:.0f} bytes"
-                hits.append({"hit": what, "code": code, "said": said.strip().splitlines()[-1:]})
-                told = code == 0 or (code == 2 and _one_line(said))
-                assert told, f"with {what}, exit code {code}: {said[-900:]}"
+                code, output = trial.run()
+                hit = f"{room:.0f} bytes"
+                hits.append({"hit": hit, "code": code, "said": output.strip().splitlines()[-1:]})
+                is_told = code == 0 or (code == 2 and _is_one_line(output))
+                assert is_told, f"with {hit}, exit code {code}: {output[-900:]}"
                 room *= 1 + (_NEXT_ROOM - 1) * (1 + rng.random())
         finally:
             shutil.rmtree(copy)

@@ -42,9 +42,12 @@ from tests.compiling import QUICKLY
 
 REPOSITORY = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("mutants.jsonl")
-COUNT, SPARE, SEED = 40, 8, 36
-# Of processor time, and by the clock.
-SECONDS, MOST_SECONDS = 60, 180
+COUNT = 40
+SPARE = 8
+SEED = 36
+# What the tests of one fault get, of processor time and by the clock.
+PROCESSOR_SECONDS = 60
+CLOCK_SECONDS = 180
 SETS = {"quick": ["--quick"], "default": ["-m", "slow and not extra"]}
 FLIPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -143,7 +146,8 @@ class Mutator(ast.NodeTransformer):
     """Makes one change."""
 
     def __init__(self, target: ast.AST, kind: str) -> None:
-        self.target, self.kind = target, kind
+        self.target = target
+        self.kind = kind
 
     def visit(self, node: ast.AST) -> ast.AST:
         """The node, changed if it is the one."""
@@ -191,29 +195,30 @@ def tests_of(file: str, root: Path) -> list[str]:
     """The module's own test file, else those of its package's that import it, else all that do."""
     package, module = Path(file).parent.name, Path(file).stem
     folder = root / "tests" / Path(file).parent.relative_to("motif_jax")
-    own = folder / f"{module}_test.py"
+    module_test = folder / f"{module}_test.py"
     uses = re.compile(rf"\b{package}\.{module}\b|{package} import .*\b{module}\b|\b{module}\.[a-z]")
 
     def users(where: Path) -> list[Path]:
-        found = (path for path in sorted(where.rglob("*_test.py")) if "end_to_end" not in path.parts)
-        return [path for path in found if uses.search(path.read_text(encoding="utf-8"))]
+        paths = [path for path in sorted(where.rglob("*_test.py")) if "end_to_end" not in path.parts]
+        return [path for path in paths if uses.search(path.read_text(encoding="utf-8"))]
 
-    tests = [own] if own.exists() else users(folder) or users(root / "tests")
+    tests = [module_test] if module_test.exists() else users(folder) or users(root / "tests")
     return [str(path) for path in tests]
 
 
 def draw(root: Path) -> list[Change]:
     """One fault of every room, and so many more of the whole package that they are COUNT, and SPARE ones."""
-    every: dict[str, list[Change]] = {}
+    by_folder: dict[str, list[Change]] = {}
     for file in sorted((root / "motif_jax").rglob("*.py")):
         parts = file.relative_to(root / "motif_jax").parts
         if len(parts) > 1:
-            every.setdefault(parts[0], []).extend(changes(file, root))
+            by_folder.setdefault(parts[0], []).extend(changes(file, root))
     chance = random.Random(SEED)
-    drawn = [chance.choice(found) for _, found in sorted(every.items()) if found]
-    others = [change for _, found in sorted(every.items()) for change in found if change not in drawn]
+    candidates = [faults for _, faults in sorted(by_folder.items()) if faults]
+    drawn = [chance.choice(faults) for faults in candidates]
+    others = [fault for faults in candidates for fault in faults if fault not in drawn]
     more = chance.sample(others, COUNT + SPARE - len(drawn))
-    first = sorted(drawn + more[:-SPARE], key=lambda c: (c.file, c.number))
+    first = sorted(drawn + more[:-SPARE], key=lambda fault: (fault.file, fault.number))
     return first + more[-SPARE:]
 
 
@@ -222,7 +227,7 @@ def passes(root: Path, tests: list[str], flags: list[str]) -> bool | None:
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS + 1))
         os.chdir(root)
         sys.path.insert(0, str(root))
         log = os.open(root / "tests.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -230,14 +235,18 @@ def passes(root: Path, tests: list[str], flags: list[str]) -> bool | None:
         os.dup2(log, 2)
         pytest = importlib.import_module("pytest")
         os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *flags, *tests])))
-    end = time.monotonic() + MOST_SECONDS
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+    end = time.monotonic() + CLOCK_SECONDS
+    while True:
+        process, status = os.waitpid(child, os.WNOHANG)
+        if process != 0:
+            break
         if time.monotonic() > end:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return None
         time.sleep(0.1)
-    return None if os.WIFSIGNALED(ended[1]) else os.WEXITSTATUS(ended[1]) in (0, 5)
+    # 5: no tests were collected.
+    return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) in (0, 5)
 
 
 def by_its_own(root: Path, fault: Change) -> str:
@@ -298,7 +307,7 @@ def report(out: Path, fault: Change, verdict: str) -> None:
         file.write(json.dumps(dataclasses.asdict(fault) | {"verdict": verdict}) + "\n")
 
 
-def run(out: Path, *, whole: bool) -> None:
+def run(out: Path, *, all_tests: bool) -> None:
     """Makes each fault of the list that `out` does not name, and writes its verdict."""
     root = Path(tempfile.mkdtemp(prefix="mutants-"))
     os.environ.update(
@@ -313,13 +322,15 @@ def run(out: Path, *, whole: bool) -> None:
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "runs")
         shutil.copytree(REPOSITORY, root, ignore=ignored, dirs_exist_ok=True)
         lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-        known = ([*json.loads(line).values()] for line in lines)
-        verdicts = {Change(*fault): verdict for *fault, verdict in known}
+        verdicts = {}
+        for line in lines:
+            *fault_fields, verdict = json.loads(line).values()
+            verdicts[Change(*fault_fields)] = verdict
         for fault in listed(root):
             if fault not in verdicts:
                 verdicts[fault] = by_its_own(root, fault)
                 report(out, fault, verdicts[fault])
-        if whole:
+        if all_tests:
             for fault, verdict in by_all(
                 root, [fault for fault in verdicts if verdicts[fault] == "survived"]
             ):
@@ -333,15 +344,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("draw", "run"))
+    parser.add_argument("command", choices=("draw", "run"))
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="where verdicts are written")
     parser.add_argument("--whole", action="store_true", help="all tests for what its module's do not notice")
-    given = parser.parse_args()
-    if given.what == "draw":
+    options = parser.parse_args()
+    if options.command == "draw":
         lines = (json.dumps(dataclasses.asdict(fault)) + "\n" for fault in draw(REPOSITORY))
         LIST.write_text("".join(lines), encoding="utf-8")
     else:
-        run(given.out.resolve(), whole=given.whole)
+        run(options.out.resolve(), all_tests=options.whole)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class Compared(NamedTuple):
     It can be written as JSON; AssertionError where something is wrong in itself.
     """
 
-    what: str
+    words: str
     of: Callable[[Path, Path], Any]
 
 
@@ -28,13 +28,12 @@ def files(*patterns: str) -> Compared:
     """Digests of the files that the patterns name."""
 
     def outcome(workdir: Path, trial: Path) -> dict[str, str]:
-        found = {
-            str(path.relative_to(workdir)): _digest(path.read_bytes())
-            for name in patterns
-            for path in workdir.glob(name)
-        }
-        assert found, f"{workdir} holds none of {patterns}"
-        return found
+        digests = {}
+        for pattern in patterns:
+            for path in workdir.glob(pattern):
+                digests[str(path.relative_to(workdir))] = _digest(path.read_bytes())
+        assert digests, f"{workdir} holds none of {patterns}"
+        return digests
 
     return Compared(f"bytes of {', '.join(f'`{name}`' for name in patterns)}", outcome)
 
@@ -54,20 +53,21 @@ def params(*patterns: str) -> Compared:
         with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
             step = checkpoints.latest()
             tree = checkpoints.restore(step, {"params": ANY})["params"]
-        named = {
+        tensors = {
             jax.tree_util.keystr(path): np.asarray(leaf)
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
         }
-        found = {"params": digests.of_tensors(str(step), named)}
-        return found | more.of(workdir, trial) if patterns else found
+        digest = {"params": digests.of_tensors(str(step), tensors)}
+        return digest | more.of(workdir, trial) if patterns else digest
 
-    return Compared(f"parameters, {more.what}" if patterns else "parameters", outcome)
+    return Compared(f"parameters, {more.words}" if patterns else "parameters", outcome)
 
 
 def together(*compared: Compared) -> Compared:
+    """All of them."""
     return Compared(
-        ", ".join(one.what for one in compared),
-        lambda workdir, trial: [one.of(workdir, trial) for one in compared],
+        ", ".join(part.words for part in compared),
+        lambda workdir, trial: [part.of(workdir, trial) for part in compared],
     )
 
 
@@ -79,18 +79,22 @@ def episodes(*summaries: str) -> Compared:
     """The rows of all journals of episodes without what depends on the clock, each episode once."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
-        found = {}
+        contents: dict[str, Any] = {}
         for journal in workdir.rglob("episodes.jsonl"):
             rows = rows_of(journal)
             assert len({row["index"] for row in rows}) == len(rows), f"{journal} holds an episode twice"
-            kept = [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
-            found[str(journal.relative_to(workdir))] = sorted(kept, key=lambda row: row["index"])
+            rows = [_without_session(row) for row in rows]
+            contents[str(journal.relative_to(workdir))] = sorted(rows, key=lambda row: row["index"])
         for name in summaries:
-            found[name] = json.loads((workdir / name).read_text())["measures"]
-        assert found
-        return found
+            contents[name] = json.loads((workdir / name).read_text())["measures"]
+        assert contents
+        return contents
 
     return Compared(", ".join(["each episode's row", *(f"means of `{name}`" for name in summaries)]), outcome)
+
+
+def _without_session(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if not key.startswith("session")}
 
 
 def counters(steps: int) -> Compared:
@@ -112,20 +116,21 @@ def labels(trained: Compared) -> Compared:
     def outcome(workdir: Path, trial: Path) -> Any:
         from motif_jax.core.checked_lines import read_lines
 
-        said: dict[str, Any] = {}
+        label_of: dict[str, Any] = {}
         for path in (trial / "store").glob("*.jsonl"):
-            for key, answer in read_lines(path):
-                assert said.setdefault(key, answer["label"]) == answer["label"], "two labels for one question"
-        assert said
+            for question, answer in read_lines(path):
+                label = label_of.setdefault(question, answer["label"])
+                assert label == answer["label"], "two labels for one question"
+        assert label_of
         return trained.of(workdir, trial)
 
-    return Compared(f"{trained.what}, one label a question", outcome)
+    return Compared(f"{trained.words}, one label a question", outcome)
 
 
 def inside(name: str, *patterns: str) -> Compared:
     """What was written into a trial's own copy of an input."""
     compared = files(*patterns)
-    return Compared(compared.what, lambda workdir, trial: compared.of(trial / name, trial))
+    return Compared(compared.words, lambda workdir, trial: compared.of(trial / name, trial))
 
 
 def rows(name: str, *without: str) -> Compared:
@@ -137,13 +142,13 @@ def rows(name: str, *without: str) -> Compared:
     return Compared(f"lines of `{name}`", outcome)
 
 
-def first_lines(name: str, most: int) -> Compared:
+def first_lines(name: str, count: int) -> Compared:
     """The first lines of a file that may have more of them after a second start."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
-        found = rows_of(workdir / name)
-        assert [row["game"] for row in found] == [*range(len(found))], "a game is missing or twice"
-        return found[:most]
+        rows = rows_of(workdir / name)
+        assert [row["game"] for row in rows] == [*range(len(rows))], "a game is missing or twice"
+        return rows[:count]
 
     return Compared(f"each line of `{name}`", outcome)
 
@@ -159,7 +164,6 @@ def page(name: str, *patterns: str) -> Compared:
     def outcome(workdir: Path, trial: Path) -> Any:
         text = (workdir / name).read_text(encoding="utf-8")
         plain = _TIMES.sub("", text).replace(str(trial), "")
-        found = {"page": _digest(plain.encode())}
-        return found | more.of(workdir, trial)
+        return {"page": _digest(plain.encode())} | more.of(workdir, trial)
 
-    return Compared(f"`{name}` but for its times" + f", {more.what}", outcome)
+    return Compared(f"`{name}` but for its times, {more.words}", outcome)

@@ -34,8 +34,8 @@ class Inputs(stage_inputs.Inputs):
         super().__init__(folder)
         self._launch = launch
 
-    def _run(self, stage: str, name: str, given: str) -> Path:
-        self._launch(stage, self.folder / name, *(f"--config.{flag}" for flag in given.split()))
+    def _run(self, stage: str, name: str, flag_text: str) -> Path:
+        self._launch(stage, self.folder / name, *(f"--config.{flag}" for flag in flag_text.split()))
         return self.folder / name
 
     @functools.cached_property

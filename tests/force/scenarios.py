@@ -29,14 +29,14 @@ class Scenario(NamedTuple):
 
     Attributes:
       config: file of configs/ with a variant.
-      given: its flags; `{at}` stands for the inputs, `{trial}` for the trial's own folder.
+      flag_text: its flags; `{at}` stands for the inputs, `{trial}` for the trial's own folder.
       compared: with the undisturbed run.
       typed: what it reads of its standard input.
       copied: an input that it writes into: the trial has a copy of its own.
     """
 
     config: str
-    given: str
+    flag_text: str
     compared: Compared
     typed: str = ""
     copied: str = ""
@@ -44,7 +44,7 @@ class Scenario(NamedTuple):
     def flags(self, at: Inputs, trial: Path) -> list[str]:
         if self.copied and not (trial / self.copied).exists():
             shutil.copytree(getattr(at, self.copied), trial / self.copied)
-        return [f"--config.{flag.format(at=at, trial=trial)}" for flag in shlex.split(self.given)]
+        return [f"--config.{flag.format(at=at, trial=trial)}" for flag in shlex.split(self.flag_text)]
 
 
 _LEVEL = f"environment.name={stage_inputs.LEVEL}"

@@ -26,9 +26,11 @@ _SHARE_OF_PROGRAM = 0.6
 _SHARE_OF_START = 0.15
 _SHARE_OF_WRITES = 0.4
 _WRITE_SECONDS = 1.0
-_LOG, _LOCK = "log", ".lock"
+_LOG = "log"
+_LOCK = ".lock"
 # Where pairs and dialogues are gathered until they are all there, and where checkpoints are built.
-_STAGING, _SAVING = ".staging", ".saving"
+_STAGING = ".staging"
+_SAVING = ".saving"
 
 
 class Calm(NamedTuple):
@@ -44,8 +46,13 @@ class Trial:
 
     def __init__(self, name: str, folder: Path, inputs: Inputs, cache: Path) -> None:
         """`cache`: of compiled programs."""
-        self.scenario, self.folder, self.mark = SCENARIOS[name], folder / "disk", uuid.uuid4().hex
-        self.workdir, self.temporary, self.log = self.folder / "run", folder / "temporary", folder / _LOG
+        self.scenario = SCENARIOS[name]
+        self.mark = uuid.uuid4().hex
+        # What a full disk is tried with.
+        self.folder = folder / "disk"
+        self.workdir = self.folder / "run"
+        self.temporary = folder / "temporary"
+        self.log = folder / _LOG
         self.temporary.mkdir(parents=True)
         self.folder.mkdir(exist_ok=True)
         self._typed = folder / "typed"
@@ -72,11 +79,11 @@ class Trial:
 
     def run(self) -> tuple[int, str]:
         """Lets it end; the exit code, and what it said."""
-        before = self.log.stat().st_size if self.log.exists() else 0
+        log_size = self.log.stat().st_size if self.log.exists() else 0
         program = self.start()
         with processes.ended([program]):
             code = self._end_of(program)
-        return code, self.log.read_bytes()[before:].decode(errors="replace")
+        return code, self.log.read_bytes()[log_size:].decode(errors="replace")
 
     @staticmethod
     def _end_of(program: processes.Program) -> int:
@@ -87,23 +94,25 @@ class Trial:
 
     def calm(self) -> Calm:
         """Lets it run to its end."""
-        before, start = self._written(), time.monotonic()
+        written = self._written()
+        start = time.monotonic()
         program = self.start()
         with processes.ended([program]):
-            self._await(program, lambda: self._written() != before, _RUN_SECONDS)
+            self._await(program, lambda: self._written() != written, _RUN_SECONDS)
             ready = time.monotonic() - start
             code = self._end_of(program)
-        took = time.monotonic() - start
+        seconds = time.monotonic() - start
         assert code == 0, f"exit code {code}: {self.log.read_text(errors='replace')[-900:]}"
         outcome = self.scenario.compared.of(self.workdir, self.folder)
-        return Calm(json.loads(json.dumps(outcome)), took, ready)
+        return Calm(json.loads(json.dumps(outcome)), seconds, ready)
 
     def disturb(self, rng: random.Random, calm: Calm, share: float) -> dict[str, Any]:
         """Starts it and kills one of its processes: what was hit (None: it had ended before), and its exit code.
 
         `share`: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
         """
-        written, before = self._written(), self._half_written()
+        written = self._written()
+        half_written = self._half_written()
         work = max(0.3, 1.05 * calm.seconds - calm.ready) * share
         early = share > 0 and rng.random() < _SHARE_OF_START
         seconds = rng.random() * calm.ready if early else calm.ready + rng.random() * work
@@ -116,29 +125,29 @@ class Trial:
                 with contextlib.suppress(processes.subprocess.TimeoutExpired):
                     program.wait(seconds)
                 if awaits_write:
-                    self._await(program, lambda: self._half_written() - before, _WRITE_SECONDS)
+                    self._await(program, lambda: self._half_written() - half_written, _WRITE_SECONDS)
             if program.process.poll() is not None:
                 return {"hit": None, "code": program.process.returncode}
             others = sorted(processes.descendants(program.pid))
-            own = not others or rng.random() < _SHARE_OF_PROGRAM
-            hit = program.pid if own else rng.choice(others)
-            what = "the program" if own else "one of its processes"
+            hits_program = not others or rng.random() < _SHARE_OF_PROGRAM
+            hit = program.pid if hits_program else rng.choice(others)
+            name = "the program" if hits_program else "one of its processes"
             with contextlib.suppress(ProcessLookupError):
                 os.kill(hit, signal.SIGKILL)
             code = self._end_of(program)
-            seen = {program.pid, *others}
+            process_ids = {program.pid, *others}
         processes.wait_until(
-            lambda: not processes.still_there(seen) and not processes.processes_with(MARK, self.mark),
-            f"the end of the processes of {what}",
+            lambda: not processes.still_there(process_ids) and not processes.processes_with(MARK, self.mark),
+            f"the end of the processes of {name}",
             _GONE_SECONDS,
         )
-        return {"hit": what, "code": code}
+        return {"hit": name, "code": code}
 
     @staticmethod
-    def _await(program: processes.Program, sight: Callable[[], object], seconds: float) -> None:
+    def _await(program: processes.Program, is_seen: Callable[[], object], seconds: float) -> None:
         """Returns at the first sight of something, at the program's end, or when the time is over."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and program.process.poll() is None and not sight():
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and program.process.poll() is None and not is_seen():
             time.sleep(0.001)
 
     def _written(self) -> set[Any]:
@@ -161,17 +170,17 @@ class Trial:
                 "the end of all",
                 _GONE_SECONDS,
             )
-        found = [f"process {pid}" for pid in processes.processes_with(MARK, self.mark)]
-        found += [f"temporary {name}" for name in os.listdir(self.temporary)]
-        found += [f"file {path.relative_to(self.folder)}" for path in _unfinished(self.folder)]
-        found += [f"folder {path.relative_to(self.folder)}" for path in self.folder.rglob(_STAGING)]
+        leftovers = [f"process {pid}" for pid in processes.processes_with(MARK, self.mark)]
+        leftovers += [f"temporary {name}" for name in os.listdir(self.temporary)]
+        leftovers += [f"file {path.relative_to(self.folder)}" for path in _unfinished(self.folder)]
+        leftovers += [f"folder {path.relative_to(self.folder)}" for path in self.folder.rglob(_STAGING)]
         for lock in self.folder.rglob(_LOCK):
             with open(lock) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    found.append(f"lock {lock.name}")
-        return found + [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
+                    leftovers.append(f"lock {lock.name}")
+        return leftovers + [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
 
     def tracebacks(self) -> int:
         """How often the log has one."""
@@ -179,19 +188,21 @@ class Trial:
 
 
 def _states(paths: Iterable[Path]) -> set[Any]:
-    found = set()
+    states = set()
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             status = path.lstat()
-            found.add((path, status.st_size, status.st_mtime_ns))
-    return found
+            states.add((path, status.st_size, status.st_mtime_ns))
+    return states
 
 
 def _unfinished(folder: Path) -> Iterator[Path]:
     """Files and folders that are not whole yet, or not yet gone: in the end there must be none."""
     for parent, folders, names in os.walk(folder):
-        place = Path(parent)
+        folder_path = Path(parent)
         for name in [*folders, *names]:
-            built = name.endswith((".tmp", ".part")) or "orbax-checkpoint-tmp" in name or name == "assembled"
-            if built or name.startswith(".removed-") or place.name == _SAVING:
-                yield place / name
+            is_partial = (
+                name.endswith((".tmp", ".part")) or "orbax-checkpoint-tmp" in name or name == "assembled"
+            )
+            if is_partial or name.startswith(".removed-") or folder_path.name == _SAVING:
+                yield folder_path / name

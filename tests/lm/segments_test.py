@@ -52,6 +52,8 @@ def test_prompts_whose_texts_have_ended_are_dropped_between_segments(
         return rows_of(cache, index)
 
     monkeypatch.setattr(caches, "rows_of", record)
+    # A program that another test has traced would not call it.
+    jax.clear_caches()
 
     segments.write(params, TOKENS, VALID, jax.random.key(2), limits, Sampling(temperature=1.3), branches=2)
 

@@ -108,9 +108,12 @@ def test_a_message_of_two_lines_is_one_row(tallies):
 
 @pytest.mark.parametrize(("paid", "style"), [(0.0, ""), (0.5, "bold green")])
 def test_a_text_that_is_paid_is_green(sight, paid, style):
-    group, said = view(dataclasses.replace(sight, intrinsic=paid), 38), as_text(sight.text)
-    assert said, "nothing is said"
-    assert [part.style for part in group.renderables if str(part) == said] == [style]
+    message = as_text(sight.text)
+
+    group = view(dataclasses.replace(sight, intrinsic=paid), 38)
+
+    assert message
+    assert [part.style for part in group.renderables if str(part) == message] == [style]
 
 
 def test_a_bar_begins_in_the_middle_and_ends_at_its_range() -> None:

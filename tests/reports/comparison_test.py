@@ -31,20 +31,31 @@ def rendered(result):
 
 def test_normalisation_sets_two_methods_to_0_and_1():
     scores = normalise(collect_scores(entries(("low", "high", "other")), ""), "low", "high")
-    means = [scores.by_method[name].mean(0) for name in ("low", "high")]
-    np.testing.assert_allclose(means, [[0, 0], [1, 1]], atol=1e-12)
+
+    np.testing.assert_allclose(scores.by_method["low"].mean(0), [0, 0], atol=1e-12)
+    np.testing.assert_allclose(scores.by_method["high"].mean(0), [1, 1], atol=1e-12)
+
+
+def test_a_method_with_more_runs_of_a_task_is_refused():
     with pytest.raises(
         UserError, match=r"^config\.methods: a must have the same number of runs of every task, it has"
     ):
         collect_scores([*entries(), RunScore("a", "t1", 3.0, {})], "")
-    refused = {
-        ("x", "high"): "normalise_zero='x': must be a method .*: low, high, other",
-        ("low", "x"): "normalise_one='x': must be a method",
-        ("low", "low"): "normalise_one='low': must have other means than normalise_zero='low'",
-    }
-    for (zero, one), told in refused.items():
-        with pytest.raises(UserError, match=f"config.{told}"):
-            normalise(scores, zero, one)
+
+
+@pytest.mark.parametrize(
+    ("zero", "one", "message"),
+    [
+        ("x", "high", "normalise_zero='x': must be a method .*: low, high, other"),
+        ("low", "x", "normalise_one='x': must be a method"),
+        ("low", "low", "normalise_one='low': must have other means than normalise_zero='low'"),
+    ],
+)
+def test_a_scale_needs_two_methods_that_differ(zero, one, message):
+    scores = collect_scores(entries(("low", "high", "other")), "")
+
+    with pytest.raises(UserError, match=f"config.{message}"):
+        normalise(scores, zero, one)
 
 
 FEW_RUNS = [RunScore("m", "t", score, {}) for score in (8.18, 7.19, 4.33)]
@@ -96,16 +107,16 @@ def test_claims_are_tested_on_the_games_that_both_played():
     evaluations = {
         name: {
             "plan": {"environment": "e"},
-            "rows": [{"seed": seed, "kills": won} for seed, won in games.items()],
+            "rows": [{"seed": seed, "kills": kills} for seed, kills in games.items()],
             "measures": [],
         }
         for name, games in GAMES.items()
     }
-    claimed = claims.parsed_claims(" high >low + 0.25:kills;; low > mid : kills", list(GAMES))
+    stated = claims.parsed_claims(" high >low + 0.25:kills;; low > mid : kills", list(GAMES))
 
-    told = claims.side_by_side(evaluations, ["kills"], claimed, load_lexicon(), 50)
+    result = claims.side_by_side(evaluations, ["kills"], stated, load_lexicon(), 50)
 
-    first, second = told.as_json()["claims"]
+    first, second = result.as_json()["claims"]
     assert first["difference"]["value"] == pytest.approx((2 + 1 + 0.5) / 3)
     assert second["difference"]["value"] == pytest.approx((0 - 2) / 2)
 

@@ -17,16 +17,25 @@ COUNTS = np.array([10, 1, 500, 80, 3])
 
 
 def reward(name, values, threshold=0.2, ensemble=False):
+    """A reward of three evaluations whose messages have `values`; NaN is unrated."""
     values = np.array(values, float)
     history = np.stack([values * 0, values / 2, values])
     quantiles = {f"reward/quantile_{level:02d}": level / 50 - 1 for level in range(5, 100, 5)}
-    held_out = [{"validation/loss": 0.7 - 0.1 * i, "validation/accuracy": 0.5 + 0.2 * i} for i in range(3)]
-    curve = [{"epoch": i, "train/loss": 0.6, **quantiles, **of} for i, of in enumerate(held_out)]
+    curve = [
+        {
+            "epoch": epoch,
+            "train/loss": 0.6,
+            "validation/loss": 0.7 - 0.1 * epoch,
+            "validation/accuracy": 0.5 + 0.2 * epoch,
+            **quantiles,
+        }
+        for epoch in range(3)
+    ]
     curve[-1]["calibration"] = [{"confidence": 0.6, "accuracy": 0.5, "pairs": 3}]
     curve[-1]["validation/calibration_error"] = 0.1
-    spread = np.abs(values) / 10 if ensemble else None
+    disagreement = np.abs(values) / 10 if ensemble else None
     paid = values if threshold is None else np.where(values <= threshold, 0.0, values)
-    return ExplainedReward(name, values * 3, values, paid, threshold, spread, history, [0, 1, 2], curve)
+    return ExplainedReward(name, values * 3, values, paid, threshold, disagreement, history, [0, 1, 2], curve)
 
 
 @pytest.fixture
@@ -39,42 +48,75 @@ def two():
 
 def test_hostile_text_stays_text(two):
     page = explain.render(two, "now", 9)
+
     assert HOSTILE not in page
     assert page.count("</script>") == page.count("<script")
 
 
-def test_texts_without_a_reward_are_shown_unrated(two):
-    values = [np.nan, 1.0, np.nan, -0.75, 0.125]
-    some, none = (reward("some", of, threshold=None, ensemble=True) for of in (values, [np.nan] * 5))
-    shown = explain.render(Explanation(MESSAGES, COUNTS, [some], source="s"), "now", 2)
-    plain = reward("plain", [2.0] * 5)._replace(
+HALF_RATED = [np.nan, 1.0, np.nan, -0.75, 0.125]
+
+
+def test_messages_without_a_reward_are_shown_unrated():
+    some = reward("some", HALF_RATED, threshold=None, ensemble=True)
+
+    page = explain.render(Explanation(MESSAGES, COUNTS, [some], source="s"), "now", 5)
+
+    assert "2 messages have no reward (–)" in page
+    assert "not rated" in page
+
+
+def test_charts_leave_out_messages_without_a_reward():
+    some = reward("some", HALF_RATED, threshold=None)
+    none = reward("none", [np.nan] * 5, threshold=None)
+    default = reward("default", [1.5, 0.2, -1, -0.5, 0.3])
+
+    assert "nan" not in explain.scatter(Explanation(MESSAGES, COUNTS, [some, default]))
+    assert "no messages that both rate" in explain.scatter(Explanation(MESSAGES, COUNTS, [some, none]))
+    assert "there are no messages" in explain.histogram(none, COUNTS.astype(float), "x")
+
+
+def test_a_reward_of_one_evaluation_has_no_curves(two):
+    single = reward("plain", [2.0] * 5)._replace(
         curve=[{"epoch": 0}], history=np.full((1, 5), 2.0), evaluations=[0]
     )
-    typed = [reward("default", [0.5, -0.5]), reward("plain", [0.25, 0.1])]
-    few = two._replace(
-        rewards=[two.rewards[0], plain], texts=["typed", "new"], text_counts=[1500, 0], typed=typed
-    )
-    pair = [Explanation(MESSAGES, COUNTS, [some, other]) for other in (two.rewards[1], none)]
-    for page in (shown, explain.render(few, "now", 9)):
-        assert page.rstrip().endswith("</html>")
-    assert all("nan" not in explain.scatter(one) for one in pair)
-    assert "nan" not in explain.histogram(none, COUNTS.astype(float), "x")
+
+    page = explain.render(two._replace(rewards=[two.rewards[0], single]), "now", 9)
+
+    assert page.count("only one evaluation") == 1
+
+
+def test_a_text_says_how_often_it_was_seen(two):
+    typed = [reward("default", [0.5, -0.5]), reward("combat", [0.25, 0.1])]
+
+    page = explain.render(two._replace(texts=["typed", "new"], text_counts=[1500, 0], typed=typed), "now", 9)
+
+    assert "1,500 times in the dataset" in page
+    assert "never in the dataset: a guess" in page
+
+
+def test_only_the_most_frequent_messages_are_in_the_table(two):
+    page = explain.render(two, "now", 2)
+
+    assert "The 2 most frequent of 5 messages; messages.csv has all." in page
+    assert "newt" not in page.partition('id="messages"')[2]
 
 
 def test_ranks_are_compared_of_the_texts_that_both_rate():
-    values = np.array([np.nan, 1.0, np.nan, -0.75, 0.125])
+    other = np.array([9, 1, 9, 0, 0.5])
 
-    assert explain.rank_correlation(values, np.array([9, 1, 9, 0, 0.5])) == pytest.approx(1)
+    assert explain.rank_correlation(np.array(HALF_RATED), other) == pytest.approx(1)
 
 
 def test_a_bar_round_the_threshold_is_paid_in_part():
     # In 60 bars from 0 to 6, 3.001 and 3.003 share one; the threshold lies between them, and is itself unpaid.
     values = [0.0, 3.001, 3.002, 3.003, 6.0]
     counts = np.array([10.0, 30.0, 40.0, 15.0, 5.0])
+
     drawn = explain.histogram(reward("r", values, threshold=3.002), counts, "steps")
+
     titles = re.findall(r"<title>\S+ to \S+: (\S+) % (\w+)</title>", drawn)
-    shares = {word: sum(float(share) for share, of in titles if of == word) for word in ("paid", "unpaid")}
-    assert shares == {"paid": 20.0, "unpaid": 80.0}
+    assert sum(float(share) for share, kind in titles if kind == "paid") == 20.0
+    assert sum(float(share) for share, kind in titles if kind == "unpaid") == 80.0
 
 
 def test_without_a_threshold_every_bar_is_paid():

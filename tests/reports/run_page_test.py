@@ -41,9 +41,9 @@ def test_sort_search_and_show_all(opened):
     assert len(browser.rows(driver, "liked-all")) == 50
     field = driver.find_element("css selector", "input[data-for=liked-all]")
     field.send_keys("newt 11")
-    found = browser.rows(driver, "liked-all")
-    assert found
-    assert {row[1] for row in found} == {m.text for m in data.liked if "newt" in m.text and "11" in m.text}
+    matches = browser.rows(driver, "liked-all")
+    assert matches
+    assert {row[1] for row in matches} == {m.text for m in data.liked if "newt" in m.text and "11" in m.text}
     driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field)
     head = driver.find_elements("css selector", "#liked-all th button")[4]
     for falls in (True, False):

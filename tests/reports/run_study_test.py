@@ -18,7 +18,8 @@ from motif_jax.reports import study_config as studies
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
 
-# Refuses a key that is asked about; takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` asks the study to stop, and waits to be ended.
+# Stands in for Python. Refuses an unknown key; takes flags alone; notes each start; copies the files of a finished training or
+# evaluation. A run whose name stands in the file `wait` asks the study to stop, and waits to be ended.
 SCRIPT = """#!/bin/sh
 case "$*" in
   *--config.rewrad*--print_config) echo "error: --config.rewrad is not a key" >&2; exit 2 ;;
@@ -55,20 +56,83 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(toys: Path) -> list[str]:
+    """The names of the folders whose commands were started since the last call."""
     path = toys / "started"
     path.touch()
-    found = path.read_text().split()
+    names = path.read_text().split()
     path.unlink()
-    return found
+    return names
 
 
 def small(**changes: object) -> ConfigDict:
-    config, whole = load_config("oni_study", "smoke"), load_config("oni_study", "")
-    config.prepare, config.seeds, config.resamples = whole.prepare, 2, 20
-    config.tables.kinds, config.methods.motif = "none,motif", "--config.reward.dir={workdir}/reward"
+    """A study of two methods with two seeds; the second method needs three prepared folders."""
+    config = load_config("oni_study", "smoke")
+    config.prepare = load_config("oni_study", "").prepare
+    config.seeds = 2
+    config.resamples = 20
+    config.tables.kinds = "none,motif"
+    config.methods.motif = "--config.reward.dir={workdir}/reward"
     for key, value in changes.items():
         config[key] = value
     return config
+
+
+@pytest.mark.slow
+def test_runs_are_made_seed_by_seed(toys: Path, tmp_path: Path, capsys) -> None:
+    study.check(small(), tmp_path / "a study")
+
+    code = study.run(small(), tmp_path / "a study")
+
+    assert code is None
+    # What a method needs is prepared before its first run, once.
+    assert started(toys) == [
+        "none-1", "games", "dataset", "labels", "reward", "motif-1", "games", "none-2", "games", "motif-2", "games",
+    ]  # fmt: skip
+    assert capsys.readouterr().err.startswith(
+        "== run 1 of 4: none-1\n== run 2 of 4: motif-1, about 0.0 h left\n== run 3 of 4: none-2, "
+    )
+
+
+@pytest.mark.slow
+def test_a_run_leaves_a_line_and_a_row_of_the_table(toys: Path, tmp_path: Path, capsys) -> None:
+    study.run(small(), tmp_path)
+
+    rows = lines(tmp_path)
+    printed = capsys.readouterr().out
+    assert [f"{row['method']}-{row['seed']}" for row in rows] == ["none-1", "motif-1", "none-2", "motif-2"]
+    # The prepared commands that a method needs are a part of what its run is.
+    assert [row["flags"].count(" | ") for row in rows] == [1, 4, 1, 4]
+    assert "| motif | 2 |" in printed
+    assert (tmp_path / "tables.md").read_text() == printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", [None, "", '{"seed": 1}\n'], ids=["all lines", "no line", "a line without games"]
+)
+def test_what_is_finished_is_not_run_again(toys: Path, tmp_path: Path, text: str | None) -> None:
+    """A kill before the line leaves all that makes it."""
+    study.run(small(), tmp_path)
+    rows = lines(tmp_path)
+    started(toys)
+    if text is not None:
+        (tmp_path / "rows.jsonl").write_text(text)
+
+    code = study.run(small(), tmp_path)
+
+    assert code is None
+    assert started(toys) == []
+    assert lines(tmp_path)[-4:] == rows
+
+
+@pytest.mark.slow
+def test_braces_of_json_in_flags_are_no_folders(toys: Path, tmp_path: Path) -> None:
+    training = 'configs/oni.py:smoke --config.options={"length":4}'
+
+    code = study.run(small(training=training, tables={"t": "none"}), tmp_path)
+
+    assert code is None
+    assert started(toys) == ["none-1", "games", "none-2", "games"]
 
 
 def lines(workdir: Path) -> list[dict[str, Any]]:
@@ -76,88 +140,80 @@ def lines(workdir: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, capsys) -> None:
-    workdir = tmp_path / "a study"
-    study.check(small(), workdir)
-    assert study.run(small(), workdir) is None
-    # Seed by seed; what a method needs is prepared before its first run, once.
-    assert started(toys) == [
-        "none-1", "games", "dataset", "labels", "reward", "motif-1", "games", "none-2", "games", "motif-2", "games",
-    ]  # fmt: skip
-    told = capsys.readouterr()
-    assert told.err.startswith(
-        "== run 1 of 4: none-1\n== run 2 of 4: motif-1, about 0.0 h left\n== run 3 of 4: none-2, "
-    )
-    rows = lines(workdir)
-    assert [f"{row['method']}-{row['seed']}" for row in rows] == ["none-1", "motif-1", "none-2", "motif-2"]
-    assert "| motif | 2 |" in told.out
-    assert (workdir / "tables.md").read_text() == told.out
-    # The prepared commands that a method needs are a part of what its run is.
-    assert [row["flags"].count(" | ") for row in rows] == [1, 4, 1, 4]
-    assert study.run(small(), workdir) is None
-    assert started(toys) == []
-    # A kill before the line leaves all that makes it; a line without games is none.
-    for text in ("", '{"seed": 1}\n'):
-        (workdir / "rows.jsonl").write_text(text)
-        assert study.run(small(), workdir) is None
-        assert started(toys) == []
-        assert lines(workdir)[-4:] == rows
-    # Other settings are another run; braces of JSON are no folders.
-    other = 'configs/oni.py:smoke --config.options={"length":4}'
-    assert study.run(small(training=other, tables={"t": "none"}), tmp_path / "study") is None
-    assert started(toys) == ["none-1", "games", "none-2", "games"]
-
-
-@pytest.mark.slow
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
+    config = small(tables={"t": "none"})
     (toys / "wait").write_text("games")
-    assert study.run(small(tables={"t": "none"}), tmp_path / "study") == 75
-    assert started(toys) == ["none-1", "games"]
+
+    code = study.run(config, tmp_path)
+    started_before = started(toys)
     (toys / "wait").unlink()
-    assert study.run(small(tables={"t": "none"}), tmp_path / "study") is None
+    code_after = study.run(config, tmp_path)
+
+    assert (code, code_after) == (75, None)
+    assert started_before == ["none-1", "games"]
     assert started(toys) == ["games", "none-2", "games"]
 
 
-def test_flags_of_any_run_that_are_none_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
+def test_unknown_flags_of_any_run_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
     config = small()
     config.methods.motif = "--config.rewrad=1 --config.reward.dir={workdir}/reward"
-    told = r"^--config.rewrad is not a key \(of the study's --config=configs/oni.py"
-    with pytest.raises(UserError, match=told):
+
+    message = r"^--config.rewrad is not a key \(of the study's --config=configs/oni.py"
+    with pytest.raises(UserError, match=message):
         study.run(config, tmp_path / "study")
     assert started(toys) == []
 
 
 @pytest.mark.slow
-def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_study_with_1(
-    toys: Path, tmp_path: Path
-) -> None:
-    games, claims = ConfigDict({"none": "--config.policy=random"}), "motif > none + 0.1: score"
-    config = small(games=games, claims=claims, seeds=1)
+def test_games_of_a_method_have_flags_of_their_own(toys: Path, tmp_path: Path) -> None:
+    games = ConfigDict({"none": "--config.policy=random"})
+
+    study.run(small(games=games, seeds=1), tmp_path)
+
+    flags = {row["method"]: row["flags"] for row in lines(tmp_path)}
+    assert "--config.policy=random" in flags["none"]
+    assert "--config.policy=random" not in flags["motif"]
+
+
+@pytest.mark.slow
+def test_a_claim_that_fails_ends_a_study_with_1(toys: Path, tmp_path: Path) -> None:
+    claim = "motif > none + 0.1: score"
+    config = small(claims=claim, seeds=1)
     study.check(config, tmp_path)
-    assert study.run(config, tmp_path) == 1
-    assert f"* {claims}: **does not hold**, 0 [" in (tmp_path / "tables.md").read_text()
-    flags = [row["flags"] for row in lines(tmp_path)]
-    assert ["--config.policy=random" in of for of in flags] == [True, False]
+
+    code = study.run(config, tmp_path)
+
+    assert code == 1
+    assert f"* {claim}: **does not hold**, 0 [" in (tmp_path / "tables.md").read_text()
+
+
+@pytest.mark.slow
+def test_other_claims_need_no_new_runs(toys: Path, tmp_path: Path) -> None:
+    study.run(small(claims="motif > none: score", seeds=1), tmp_path)
     started(toys)
-    assert study.run(small(games=games, claims="none > motif: score", seeds=1), tmp_path) == 1
-    assert study.run(small(games=games, seeds=1), tmp_path) is None
+
+    code = study.run(small(seeds=1), tmp_path)
+
+    assert code is None
     assert started(toys) == []
 
 
 def test_a_number_that_no_game_has_ends_a_study_after_its_first_run(toys: Path, tmp_path: Path) -> None:
     config = small(measures="score,aples", tables={"t": "none"})
-    with pytest.raises(
-        UserError, match=r"^config\.measures=aples: no game .* they have .*length, return, score"
-    ):
+
+    message = r"^config\.measures=aples: no game .* they have .*length, return, score"
+    with pytest.raises(UserError, match=message):
         study.run(config, tmp_path)
     assert started(toys) == ["none-1", "games"]
+
     config.measures = "score"
     assert study.run(config, tmp_path) is None
     assert started(toys) == ["none-2", "games"], "the finished run is not run again"
 
 
-def test_games_that_name_the_run_themselves_are_not_given_an_agent(tmp_path: Path) -> None:
+def test_games_that_name_the_run_are_not_given_an_agent(tmp_path: Path) -> None:
     config = small(evaluation="configs/evaluate_text.py:wordle --config.agent={run}", seeds=1)
+
     for run in study.runs(config, tmp_path):
         *_, games = run.commands.values()
         assert games[-1] == f"--config.agent={tmp_path}/{run.identity['method']}-1"
@@ -182,23 +238,24 @@ def test_a_study_without_methods_is_refused() -> None:
 
 
 def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None:
-    first, second = (one.identity for one in study.runs(small(seeds=1), tmp_path))
+    first, second = (run.identity for run in study.runs(small(seeds=1), tmp_path))
     rows = [{**first, "games": {"score": [1, 2, 3]}}, {**second, "games": {"score": [1, 2]}}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
     with pytest.raises(UserError, match=r"^config\.rows: its runs have different numbers of games: take out"):
         study.check(small(seeds=1), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("study_of", "count"),
-    {
-        "results:gpu": 36,
-        "results:diagnosis": 12,
-        "minigrid_study:": 70,
-        "minihack_study:": 40,
-        "judge_study:": 18,
-        "steering_study:demo": 3,
-    }.items(),
+    [
+        ("results:gpu", 36),
+        ("results:diagnosis", 12),
+        ("minigrid_study:", 70),
+        ("minihack_study:", 40),
+        ("judge_study:", 18),
+        ("steering_study:demo", 3),
+    ],
 )
 def test_the_studies_of_results_can_start(
     study_of: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -206,11 +263,14 @@ def test_the_studies_of_results_can_start(
     monkeypatch.chdir(Path(__file__).parents[2])
     config = load_config(*study_of.split(":"))
     study.check(config, tmp_path)
+
     planned = study.runs(config, tmp_path)
+
     assert len(planned) == count
-    assert len({[*run.commands][-1] for run in planned}) == len(planned)
+    assert len({run.games for run in planned}) == len(planned)
     # A flag that a config does not have would end the first run, hours after the start.
-    known = flat(load_config("train_agent", config.training.split()[0].partition(":")[2]).to_dict())
+    variant = config.training.split()[0].partition(":")[2]
+    keys = flat(load_config("train_agent", variant).to_dict())
     for run in planned:
         for flag in run.identity["flags"].partition(" | ")[0].split()[1:]:
-            assert flag.removeprefix("--config.").partition("=")[0] in known
+            assert flag.removeprefix("--config.").partition("=")[0] in keys

@@ -13,55 +13,108 @@ from tests.made_up_runs import run_page, run_texts
 from tests.reports.glance_test import evaluation
 
 
-def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
-    def played(shift):
-        same = {"kind": 2.0, "session": 0, "end_reason": "end"}
-        numbers = [{"return": float(i), "apples_eaten": i % 3 + shift} for i in range(12)]
-        return evaluation([{"index": i, "seed": i, **same, **row} for i, row in enumerate(numbers)])
+def of_apples(shift: float):
+    """An evaluation whose rows have a number of the task's own, and some that are no measures."""
+    rows = [
+        {
+            "index": index,
+            "seed": index,
+            "kind": 2.0,
+            "session": 0,
+            "end_reason": "end",
+            "return": float(index),
+            "apples_eaten": index % 3 + shift,
+        }
+        for index in range(12)
+    ]
+    return evaluation(rows)
 
-    data = RunData("t")
-    data.evaluations = {"agent": played(1.0), "random": played(0.0)}
-    data.episodes = {key: Curve(np.arange(9.0), np.arange(9.0)) for key in ("env", "apples_eaten", "return")}
-    assert [row.measure.key for row in rows_of(data)] == ["return", "apples_eaten"]
-    [found] = [d for d in run_report.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
-    assert found["value"] == 1
-    for text in (*run_texts(data).values(), run_page(data)):
+
+@pytest.fixture
+def apples() -> RunData:
+    curve = Curve(np.arange(9.0), np.arange(9.0))
+    return RunData(
+        "t",
+        evaluations={"agent": of_apples(1.0), "random": of_apples(0.0)},
+        episodes={"env": curve, "apples_eaten": curve, "return": curve},
+    )
+
+
+def test_numbers_that_only_the_task_knows_stand_behind_the_others(apples: RunData) -> None:
+    assert [row.measure.key for row in rows_of(apples)] == ["return", "apples_eaten"]
+    for text in (*run_texts(apples).values(), run_page(apples)):
         assert "apples eaten" in text
-    assert list(page.plots(run_report.sections(data))) == [
+
+
+def test_numbers_that_only_the_task_knows_are_compared(apples: RunData) -> None:
+    differences = run_report.as_json(apples)["differences"]
+
+    [difference] = [row for row in differences if row["measure"] == "apples_eaten"]
+    assert difference["value"] == 1
+
+
+def test_numbers_that_only_the_task_knows_have_charts(apples: RunData) -> None:
+    assert list(page.plots(run_report.sections(apples))) == [
         "evaluation_return", "evaluation_apples_eaten", "training_return", "training_apples_eaten",
     ]  # fmt: skip
 
 
-def test_an_evaluation_is_summarised_and_its_table_written(tmp_path, capsys):
-    same = {"session": 0, "session_seconds": 0.5}
-    rows = [{"index": i, "length": 10 + i, "return": 2.0 * i, **same} for i in range(3)]
-    summary, found = evaluation_tables.summarise({"policy": "a|b", "environment": "e"}, rows, 40, 0.9)
-    evaluation_tables.show(tmp_path, summary, found, "tokens", "; a note")
+@pytest.fixture
+def summarised():
+    rows = [
+        {"index": index, "length": 10 + index, "return": 2.0 * index, "session": 0, "session_seconds": 0.5}
+        for index in range(3)
+    ]
+    return evaluation_tables.summarise({"policy": "a|b", "environment": "e"}, rows, 40, 0.9)
+
+
+def test_an_evaluation_is_summarised_by_its_measures(summarised) -> None:
+    summary, _ = summarised
 
     returns = summary["measures"]["return"]
-    assert (returns["mean"]["value"], returns["median"]["value"]) == (2, 2)
+    assert returns["mean"]["value"] == 2
+    assert returns["median"]["value"] == 2
     assert summary["measures"]["length"]["mean"]["value"] == 11
+
+
+def test_the_table_of_an_evaluation_is_written_and_printed(summarised, tmp_path, capsys) -> None:
+    evaluation_tables.show(tmp_path, *summarised, "tokens", "; a note")
+
     table = (tmp_path / "table.md").read_text()
-    printed = capsys.readouterr().out
     assert "| return (reward) | 2 [0, 3.37] | 2 [0, 4] | 2 [0, 3.37] | 0 to 4 |" in table
     assert "| length (steps) | 11 [10, 11.7] |" in table
     assert "3 episodes, 33 tokens, 66 tokens/s; brackets: 90 % intervals" in table
     assert table.rstrip().endswith("; a note")
-    assert "return (reward)" in printed
+    assert "return (reward)" in capsys.readouterr().out
 
 
-def test_the_result_is_printed_for_a_terminal():
-    played = [{"index": i, "seed": i, "return": float(i), "gold": 5.0, "length": 3.0} for i in range(12)]
-    data = RunData("t", evaluations={"agent": evaluation(played), "random": evaluation(played)})
+def test_the_result_is_printed_for_a_terminal() -> None:
+    rows = [
+        {"index": index, "seed": index, "return": float(index), "gold": 5.0, "length": 3.0}
+        for index in range(12)
+    ]
+    data = RunData("t", evaluations={"agent": evaluation(rows), "random": evaluation(rows)})
+
     header, cells = evaluation_sections.comparison(data)
+
     assert header == ["measure (unit)", "agent", "random", "agent minus random"]
     assert [row[0] for row in cells] == ["return (reward)", "length (steps)"]
     assert cells[0][-1] == "0 [0, 0]"
-    assert evaluation_sections.comparison(RunData("nothing"))[1] == []
 
 
-def test_what_happened_in_no_game_has_an_interval():
-    played = [{"index": i, "seed": i, "return": float(i), "kills": 0.0, "xlvl": 1.0} for i in range(100)]
-    of = measures.summarise_rows(played, 50, 0.95)
-    assert of["kills"].mean.high == pytest.approx(0.037, abs=1e-3)
-    assert (of["xlvl"].mean.low, of["xlvl"].mean.high) == (1, 1), "a level that is always 1 is no rate"
+def test_a_run_without_evaluations_has_no_result_to_print() -> None:
+    _, cells = evaluation_sections.comparison(RunData("nothing"))
+
+    assert cells == []
+
+
+def test_what_happened_in_no_game_has_an_interval() -> None:
+    rows = [
+        {"index": index, "seed": index, "return": float(index), "kills": 0.0, "xlvl": 1.0}
+        for index in range(100)
+    ]
+
+    summaries = measures.summarise_rows(rows, 50, 0.95)
+
+    assert summaries["kills"].mean.high == pytest.approx(0.037, abs=1e-3)
+    assert summaries["xlvl"].mean.high == 1, "a level that is always 1 is no rate"

@@ -115,8 +115,8 @@ def test_learning_curves_average_the_steps_that_all_seeds_have():
     assert (line.name, line.x.tolist(), line.dashed) == ("m (n = 4)", [1.5, 4.5, 7.5], False)
     # Of four seeds the lowest and the highest do not count.
     means = np.array([5 / 3, 50 / 3, 57.5])
-    for found, shift in ((line.y, 0.5), (line.low, 0), (line.high, 5)):
-        np.testing.assert_allclose(found, means + shift)
+    for curve, shift in ((line.y, 0.5), (line.low, 0), (line.high, 5)):
+        np.testing.assert_allclose(curve, means + shift)
 
 
 def test_a_learning_curve_of_one_seed_has_no_band():

@@ -31,15 +31,22 @@ def runs(above: float, seeds: int = 3) -> dict[str, study.Runs]:
 
 def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp_path: Path) -> None:
     rows = evaluation_rows(2, 0.0, 1)
-    for one, times in zip(rows, (3, 1), strict=True):
-        seen = {"You kill the newt!": times, "": 50, "You see here a key.": 4, "$ - 20 gold pieces.": times}
-        seen["$ - 51 gold pieces."] = 1
-        one["messages"] = messages.pack([MessageTally(text, count) for text, count in seen.items()])
+    for row, times in zip(rows, (3, 1), strict=True):
+        counts = {
+            "You kill the newt!": times,
+            "": 50,
+            "You see here a key.": 4,
+            "$ - 20 gold pieces.": times,
+            "$ - 51 gold pieces.": 1,
+        }
+        row["messages"] = messages.pack([MessageTally(text, count) for text, count in counts.items()])
     write_evaluation(tmp_path, "agent", rows[::-1])
-    found = study.measure(tmp_path, load_lexicon(), "defaultgoal")
+
+    numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
+
     # 1 + 1 / 8 + 1 / 27 of a kill that is shown thrice; each heap of gold is a yes, too.
-    assert found["judged"] == [3.3241, 3.0]
-    assert found["gathered"] == [60.0, 20.0]  # without what lies in vaults
+    assert numbers["judged"] == [3.3241, 3.0]
+    assert numbers["gathered"] == [60.0, 20.0]  # without what lies in vaults
 
 
 def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
@@ -49,24 +56,37 @@ def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
     rows[1]["only_here"] = 2.0
     rows[2]["score"] = None
     write_evaluation(tmp_path, "agent", rows)
-    found = study.measure(tmp_path, load_lexicon(), "defaultgoal")
-    assert found["apples"] == [0.0, 0.3333, 0.6667]
-    assert found["return"] == [round(row["return"], 4) for row in rows]
-    assert {"only_here", "score", "seed", "index", "session"}.isdisjoint(found)
+
+    numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
+
+    assert numbers["apples"] == [0.0, 0.3333, 0.6667]
+    assert numbers["return"] == [round(row["return"], 4) for row in rows]
+    assert {"only_here", "score", "seed", "index", "session"}.isdisjoint(numbers)
 
 
 def test_what_is_0_or_1_is_reported_by_its_mean() -> None:
     opened = {"none": {1: {"gate": [0.0, 0.0, 0.0, 1.0]}}, "all": {1: {"gate": [1.0, 1.0, 1.0, 1.0]}}}
+
     rows = study.table(opened, "t", ["gate"], 50).split("\n")[2:4]
+
     assert [row.split("|")[3].split()[0] for row in rows] == ["0.25", "1"]
     assert study.excess(opened["all"], opened["none"], "gate", 50).value == 0.75
 
 
 def test_a_measure_that_no_game_has_is_named() -> None:
-    found = {"none": {1: {"return": [1.0], "apples": [2.0]}}, "later": {}}
-    assert study.missing_measure(found, ["return", "aples"]) == ("aples", ["return", "apples"])
-    assert study.missing_measure(found, ["return"]) is None
-    assert study.missing_measure({"later": {}}, ["aples"]) is None, "nothing is known yet"
+    finished = {"none": {1: {"return": [1.0], "apples": [2.0]}}, "later": {}}
+
+    assert study.missing_measure(finished, ["return", "aples"]) == ("aples", ["return", "apples"])
+
+
+def test_measures_of_games_are_not_missing() -> None:
+    finished = {"none": {1: {"return": [1.0], "apples": [2.0]}}, "later": {}}
+
+    assert study.missing_measure(finished, ["return"]) is None
+
+
+def test_before_the_first_game_no_measure_is_missing() -> None:
+    assert study.missing_measure({"later": {}}, ["aples"]) is None
 
 
 def test_a_claim_about_a_number_that_its_games_lack_is_refused() -> None:
@@ -150,13 +170,22 @@ def test_a_claim_about_a_method_without_runs_does_not_fail() -> None:
 def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:
     # Seed 2 is far better for either: of one side alone it would decide.
     games = np.linspace(0, 1, 60)
-    plain = {seed: played(games + 100 * (seed == 2)) for seed in range(3)}
-    better = {seed: played(games + 1 + 100 * (seed == 2)) for seed in range(3)}
-    fewer = {seed: better[seed] for seed in (0, 1)}, {seed: plain[seed] for seed in (0, 1)}
-    for own, others in ((fewer[0], plain), (better, fewer[1])):
-        assert study.excess(own, others, "judged", 100).value == pytest.approx(1)
-    apart = study.excess({2: better[2]}, fewer[1], "judged", 100)
-    assert apart.value == pytest.approx(101), "there is nothing in common"
+    luck = {0: 0, 1: 0, 2: 100}
+    plain = {seed: played(games + extra) for seed, extra in luck.items()}
+    better = {seed: played(games + 1 + extra) for seed, extra in luck.items()}
+    two_of_plain = {seed: plain[seed] for seed in (0, 1)}
+    two_of_better = {seed: better[seed] for seed in (0, 1)}
+
+    assert study.excess(two_of_better, plain, "judged", 100).value == pytest.approx(1)
+    assert study.excess(better, two_of_plain, "judged", 100).value == pytest.approx(1)
+
+
+def test_runs_without_common_seeds_are_compared_unpaired() -> None:
+    games = np.linspace(0, 1, 60)
+
+    difference = study.excess({2: played(games + 101)}, {0: played(games)}, "judged", 100)
+
+    assert difference.value == pytest.approx(101)
 
 
 def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:

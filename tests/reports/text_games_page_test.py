@@ -28,8 +28,8 @@ def game(index: int, tokens: bool) -> dict[str, Any]:
     }  # fmt: skip
     if tokens:
         numbers = {
-            name: [0.5 + place, 0.25, -1, 2, 3, 4]
-            for place, name in enumerate(("steered", "policy", "v", "q"))
+            name: [0.5 + offset, 0.25, -1, 2, 3, 4]
+            for offset, name in enumerate(("steered", "policy", "v", "q"))
         }
         numbers |= {"by_policy": [*"slate", "</a>"], "by_values": [*"crane", "</a>"]}
         row["tokens"] = [{"pieces": [*text, "</a>"], **numbers} for text in guesses]

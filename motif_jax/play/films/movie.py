@@ -156,7 +156,7 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
     palette = _palette(film, steps)
     frames = (Image.fromarray(frame(film, step, size)) for step in steps)
     images = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in frames)
-    return _encoded(images, round(1000 / frames_per_second))
+    return animated(images, round(1000 / frames_per_second))
 
 
 def _palette(film: Film, steps: list[int]) -> Any:
@@ -164,7 +164,7 @@ def _palette(film: Film, steps: list[int]) -> Any:
     from PIL import Image
 
     colours = {BACK, _BAR, _PAID, _INK, _NOW, *COLOURS}
-    mixtures = set()
+    mixtures: set[tuple[int, ...]] = set()
     for colour in colours:
         for parts in (1, 2, 3):
             mixture = [
@@ -185,7 +185,7 @@ def _palette(film: Film, steps: list[int]) -> Any:
     return palette
 
 
-def _encoded(images: Iterator[Any], duration: int) -> bytes:
+def animated(images: Iterator[Any], duration: int) -> bytes:
     """An animated GIF of images that share a palette, each shown for `duration` milliseconds.
 
     Writes the same bytes as Pillow's `save`, but holds three frames in memory where `save` holds all (1 GB for thousands).
@@ -197,7 +197,9 @@ def _encoded(images: Iterator[Any], duration: int) -> bytes:
     last = first
     parts: list[bytes] = []
     options = {"loop": 0, "optimize": False}
-    changed_box = None  # of `last` against the frame before; None for the first frame
+    changed_box: tuple[int, int, int, int] | None = (
+        None  # of `last` against the frame before; None for the first frame
+    )
     shown_for = duration
 
     def write_last() -> None:
