@@ -17,6 +17,17 @@ from tests.published.glam_results_test import write_log
 from tests.reward_fixtures import load_config
 
 
+def write_training(folder, reward):
+    folder.mkdir()
+    config = {"stage": "train_agent", "reward": reward, "compat": {}}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+# As two methods, and as two runs of one.
+LISTS = ("a={0}; b={1}", "a={0},{1}")
+
+
 def configured(**changes):
     return load_config("compare", "", changes)
 
@@ -43,44 +54,75 @@ def test_a_run_counts_once(tmp_path, other, listed, where):
 def test_two_evaluations_of_one_training_are_no_two_runs(tmp_path):
     write_agent_run(tmp_path / "agent", episodes=5)
     one, two = evaluations(tmp_path, "one", "two", policy=str(tmp_path / "agent"))
+
     with pytest.raises(UserError, match=r"both evaluate .*agent: a training counts once"):
         compare.check(configured(methods=f"a={one},{two}"), tmp_path / "out")
+
+
+def test_two_evaluations_of_one_training_are_two_methods(tmp_path):
+    write_agent_run(tmp_path / "agent", episodes=5)
+    one, two = evaluations(tmp_path, "one", "two", policy=str(tmp_path / "agent"))
+
     compare.check(configured(methods=f"sampled={one}; greedy={two}"), tmp_path / "out")
-    random = evaluations(tmp_path, "three", "four")
-    compare.check(configured(methods=f"a={random[0]},{random[1]}"), tmp_path / "out")
 
 
+def test_evaluations_of_a_random_player_are_two_runs(tmp_path):
+    one, two = evaluations(tmp_path, "one", "two")
+
+    compare.check(configured(methods=f"a={one},{two}"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("listed", LISTS)
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "difference"),
     [
         ({"dir": "runs/a"}, {"dir": "runs/b"}, r"dir runs/a and runs/b"),
-        ({"dir": "runs/a"}, {"dir": "./runs/../runs/a"}, None),
         ({"step": 3}, {"step": 4}, r"step 3 and 4"),
-        ({"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, None),
         ({"kind": "motif"}, {"kind": "ranking"}, r"kind motif and ranking"),
-        ({"kind": "classification"}, {"kind": "classification"}, r"dir .*one and .*two"),
-        ({"kind": "table", "table": "a"}, {"kind": "table", "table": "a", "extrinsic_clip": 1}, None),
+        pytest.param(
+            {"kind": "classification"},
+            {"kind": "classification"},
+            r"dir .*one and .*two",
+            id="each run learns its own",
+        ),
     ],
 )
-def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, second, told):
-    """Whatever the methods: seeds that each learn a reward are refused, as their evaluations are."""
-    for name, reward in (("one", first), ("two", second)):
-        (tmp_path / name).mkdir()
-        config = {"stage": "train_agent", "reward": reward, "compat": {}}
-        (tmp_path / name / "config.json").write_text(json.dumps(config))
-    one, two = tmp_path / "one", tmp_path / "two"
-    for methods in (f"a={one}; b={two}", f"a={one},{two}"):
-        compare.check(configured(methods=methods), tmp_path / "out")
-        config = configured(methods=methods, measure="intrinsic_return")
-        if told is None:
-            compare.check(config, tmp_path / "out")
-            continue
-        said = rf"^config\.measure=intrinsic_return: .*one and .*two were trained with different rewards \({told}\): evaluate"
-        with pytest.raises(UserError, match=said):
-            compare.check(config, tmp_path / "out")
-    (one / "config.json").write_text(json.dumps({"stage": "train_agent", "reward": []}))
+def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, listed, first, second, difference):
+    runs = write_training(tmp_path / "one", first), write_training(tmp_path / "two", second)
+    config = configured(methods=listed.format(*runs), measure="intrinsic_return")
+
+    message = rf"^config\.measure=intrinsic_return: .*one and .*two were trained with different rewards \({difference}\): evaluate"
+    with pytest.raises(UserError, match=message):
+        compare.check(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize("listed", LISTS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param({"dir": "runs/a"}, {"dir": "./runs/../runs/a"}, id="a folder by two names"),
+        pytest.param({"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, id="coefficients"),
+        ({"kind": "table", "table": "a"}, {"kind": "table", "table": "a", "extrinsic_clip": 1}),
+    ],
+)
+def test_what_equal_rewards_pay_trainings_is_compared(tmp_path, listed, first, second):
+    runs = write_training(tmp_path / "one", first), write_training(tmp_path / "two", second)
+
+    compare.check(configured(methods=listed.format(*runs), measure="intrinsic_return"), tmp_path / "out")
+
+
+def test_returns_of_the_task_are_compared_whatever_the_rewards(tmp_path):
+    runs = write_training(tmp_path / "one", {"dir": "a"}), write_training(tmp_path / "two", {"dir": "b"})
+
+    compare.check(configured(methods=LISTS[0].format(*runs)), tmp_path / "out")
+
+
+def test_a_damaged_config_of_a_training_is_named(tmp_path):
+    runs = write_training(tmp_path / "one", []), write_training(tmp_path / "two", {})
+    config = configured(methods=LISTS[0].format(*runs), measure="intrinsic_return")
+
     with pytest.raises(UserError, match=r"config.json is damaged \(reward or compat\)"):
-        compare.check(configured(methods=f"a={one}; b={two}", measure="intrinsic_return"), tmp_path / "out")
+        compare.check(config, tmp_path / "out")
 
 
 @pytest.fixture
@@ -165,9 +207,14 @@ def test_tables_of_an_earlier_comparison_go(folders_of_every_kind):
     assert not (out / "comparison.json").exists(), "trainings alone have no scores"
 
 
-def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):
-    write_agent_run(tmp_path / "run", episodes=5)
-    for folder in (*evaluations(tmp_path, "one"), tmp_path / "run"):
-        told = rf"^config\.measure=glory: {folder}\S* has no such number; it has .*return, "
-        with pytest.raises(UserError, match=told):
-            compare.run(configured(methods=f"a={folder}", measure="glory"), tmp_path / "out")
+@pytest.mark.parametrize("kind", ["evaluation", "training"])
+def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path, kind):
+    folder = tmp_path / "run"
+    if kind == "training":
+        write_agent_run(folder, episodes=5)
+    else:
+        evaluations(tmp_path, "run")
+
+    message = rf"^config\.measure=glory: {folder}\S* has no such number; it has .*return, "
+    with pytest.raises(UserError, match=message):
+        compare.run(configured(methods=f"a={folder}", measure="glory"), tmp_path / "out")
