@@ -18,9 +18,9 @@ import numpy as np
 from motif_jax.core.devices.meters import Meters
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
-from motif_jax.rl.actors.slots import Slots
 from motif_jax.rl.call_packing import Call, CallLayout, pack_choice, unpack_choice
 from motif_jax.rl.publishing import Placement, Publisher
+from motif_jax.rl.slot_rows import SlotRows
 
 READY_SECONDS = 0.2  # that a call waits for groups
 _MAX_COUNTER = (1 << 31) - 1  # an int32 on the device
@@ -156,7 +156,7 @@ class _Running(NamedTuple):
     """A launched call."""
 
     ready: Sequence[Ready]
-    rows: np.ndarray  # int32 [groups], rows of `_SlotRows`
+    rows: np.ndarray  # int32 [groups], rows of `SlotRows`
     version: int  # of the parameters
     choice: jax.Array  # the packed output
     program: _Program
@@ -193,7 +193,7 @@ class Inference:
         self._num_slots = slots.layout.num_slots
         self._slot_rows = slots.layout.rollout + 1
         self._fields = {name: network.spec.observation[name] for name in network.fields}
-        self._rows = _SlotRows.of(slots, network.fields)
+        self._rows = SlotRows.of(slots, network.fields)
 
         table = jax.device_put(network.initial_state(config.num_envs + 1), device)
         slot_states = jax.device_put(network.initial_state(self._num_slots * self._envs + 1), device)
@@ -379,44 +379,6 @@ class Inference:
         )
         with self._meters.time("inference/act"):
             self._actors.act(waiting)
-
-
-class _SlotRows(NamedTuple):
-    """The arrays of `Slots` by row: [slots * (T + 1), envs], and observations [slots * (T + 1), numbers]."""
-
-    observation: dict[str, np.ndarray]
-    first: np.ndarray
-    action: np.ndarray
-    log_prob: np.ndarray
-    value: np.ndarray
-    version: np.ndarray
-
-    @classmethod
-    def of(cls, slots: Slots, fields: Sequence[str]) -> _SlotRows:
-        count = slots.layout.num_slots * (slots.layout.rollout + 1)
-        observation = {name: slots.observation[name].reshape(count, -1) for name in fields}
-        names = ("first", "action", "behaviour_log_prob", "behaviour_value", "parameter_version")
-        return cls(observation, *(slots.arrays[name].reshape(count, -1) for name in names))
-
-    def copy(self, rows: np.ndarray, first: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
-        """Copies the rows with numbers `rows` into `first` and `observation`."""
-        # `take` writes straight into `out` only where it need not check the indices.
-        np.take(self.first, rows, axis=0, out=first, mode="clip")
-        for name, target in observation.items():
-            source = self.observation[name]
-            if source.dtype == target.dtype:
-                np.take(source, rows, axis=0, out=target, mode="clip")
-            else:  # 64 bits, which jax reads as 32
-                target[...] = source[rows]
-
-    def write(
-        self, rows: np.ndarray, action: np.ndarray, log_prob: np.ndarray, value: np.ndarray, version: int
-    ) -> None:
-        """Writes a choice, [len(rows), envs] each, to the rows with numbers `rows`."""
-        self.action[rows] = action
-        self.log_prob[rows] = log_prob
-        self.value[rows] = value
-        self.version[rows] = version
 
 
 def bucket_sizes(groups: int) -> list[int]:
