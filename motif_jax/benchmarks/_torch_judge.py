@@ -61,7 +61,7 @@ class TorchJudge:
     def answering(self, rows: Sequence[Sequence[int]]) -> Callable[[], np.ndarray]:
         """A call that answers all rows, which begin with the shared tokens: float32 [rows, groups]."""
         module = self._torch
-        own = module.tensor([row[len(self._shared) :] for row in rows])
+        own_tokens = module.tensor([row[len(self._shared) :] for row in rows])
         with module.inference_mode():
             prefix = self._run(module.tensor([self._shared]), None)[1]
 
@@ -69,7 +69,7 @@ class TorchJudge:
             parts = []
             with module.inference_mode():
                 for start in range(0, len(rows), self._batch):
-                    parts.append(self._log_probs(own[start : start + self._batch], prefix))
+                    parts.append(self._log_probs(own_tokens[start : start + self._batch], prefix))
             return module.cat(parts).numpy()
 
         return call
@@ -145,8 +145,8 @@ class TorchJudge:
             before = prefix[0].shape[2]
             keys = self._torch.cat([prefix[0].expand(rows, -1, -1, -1), keys], dim=2)
             values = self._torch.cat([prefix[1].expand(rows, -1, -1, -1), values], dim=2)
-        seen = self._torch.ones(length, before + length, dtype=self._torch.bool).tril(before)
+        visible = self._torch.ones(length, before + length, dtype=self._torch.bool).tril(before)
         looked = self._torch.nn.functional.scaled_dot_product_attention(
-            query, keys, values, attn_mask=seen, enable_gqa=True
+            query, keys, values, attn_mask=visible, enable_gqa=True
         )
         return self._linear(looked.transpose(1, 2).reshape(rows, length, -1), params["output"]), fresh

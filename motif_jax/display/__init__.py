@@ -8,4 +8,5 @@ Every folder above may write with it: it imports core alone, and nothing here im
     charts, plots  line charts and intervals as SVG in a page, and as files
     html           the frame of a page, cells, escapes
     page           sections with tables, charts and folds, as HTML, Markdown and JSON
+    token_page     texts token by token, with rows of numbers
 """

@@ -2,9 +2,9 @@
 
 ILQL: a beam that has ended stays among the K, its probability unchanged.
 
-transformers' `generate` (`apart`): of (1 + stops) K candidates, at least 2 K, the best K without a stop token continue. A candidate
-that ends is kept if it is among the best K; its score is its log-probability divided by its length. The search of a row stops when
-no running beam can beat the worst kept one.
+transformers' `generate` (`finishes_apart`): of (1 + stops) K candidates, at least 2 K, the best K without a stop token continue. A
+candidate that ends is finished if it is among the best K; its score is its log-probability divided by its length. The search of a row
+stops when no running beam can beat the worst finished one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Beams(NamedTuple):
 
     tokens: jax.Array  # int32 [B, K, M], padded behind the end
     valid: jax.Array  # bool [B, K, M]
-    scores: jax.Array  # float32 [B, K], log-probability; with `apart` divided by the length
-    carry: Any  # of the step; with `apart` that of the beams that had not ended
+    scores: jax.Array  # float32 [B, K], log-probability; with `finishes_apart` divided by the length
+    carry: Any  # of the step; with `finishes_apart` that of the beams that had not ended
 
 
 class _Texts(NamedTuple):
@@ -41,9 +41,9 @@ class _Search(NamedTuple):
     position: jax.Array
     carry: Any
     logits: jax.Array
-    done: jax.Array  # bool [B, K], beams that have ended; with `apart` rows whose search has
+    done: jax.Array  # bool [B, K], beams that have ended; with `finishes_apart` rows whose search has
     running: _Texts
-    kept: _Texts | None  # with `apart`: those that have ended
+    finished: _Texts | None  # with `finishes_apart`: texts that have ended
 
 
 def search(
@@ -54,9 +54,9 @@ def search(
     limits: Limits,
     pad: int = 0,
     ended: jax.Array | None = None,
-    apart: bool = False,
+    finishes_apart: bool = False,
 ) -> Beams:
-    """Searches K beams of each row, with `apart` by the rules of transformers.
+    """Searches K beams of each row, with `finishes_apart` by the rules of transformers.
 
     Args:
       step, carry: see `generation.write`.
@@ -66,61 +66,82 @@ def search(
     """
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape
-    most, ends = limits.max_new_tokens, jnp.asarray(limits.stops, jnp.int32)
-    width = min(max(2, 1 + len(limits.stops)) * beams, beams * size) if apart else beams
-    first = jnp.where(jnp.arange(beams) == 0, 0.0, IMPOSSIBLE)  # equal beams would be found K times
+    max_length = limits.max_new_tokens
+    stop_tokens = jnp.asarray(limits.stops, jnp.int32)
+    width = beams
+    if finishes_apart:
+        width = min(max(2, 1 + len(limits.stops)) * beams, beams * size)
+
+    # Beams of a row begin equal: without this each best text would come K times.
+    first_scores = jnp.where(jnp.arange(beams) == 0, 0.0, IMPOSSIBLE)
     blank = _Texts(
-        jnp.full((batch, beams, most), pad, jnp.int32),
+        jnp.full((batch, beams, max_length), pad, jnp.int32),
         jnp.zeros((batch, beams), jnp.int32),
         jnp.full((batch, beams), IMPOSSIBLE),
     )
-    begun = _Search(
+    start = _Search(
         position=jnp.zeros((), jnp.int32),
         carry=carry,
         logits=logits,
         done=jnp.zeros((batch, beams), bool) if ended is None else ended,
-        running=blank._replace(scores=jnp.broadcast_to(first, (batch, beams))),
-        kept=blank if apart else None,
+        running=blank._replace(scores=jnp.broadcast_to(first_scores, (batch, beams))),
+        finished=blank if finishes_apart else None,
     )
-    nothing = jnp.where(jnp.arange(size) == pad, 0.0, IMPOSSIBLE)
+    # A beam that has ended goes on with the padding token alone, at no cost.
+    padding_log_probs = jnp.where(jnp.arange(size) == pad, 0.0, IMPOSSIBLE)
 
-    def body(now: _Search) -> _Search:
-        added = jnp.where(now.done[..., None], nothing, jax.nn.log_softmax(now.logits.astype(jnp.float32)))
-        totals = (now.running.scores[..., None] + added).reshape(batch, -1)
-        scores, places = jax.lax.top_k(totals, width)
-        parents, drawn = places // size, (places % size).astype(jnp.int32)
-        alive, stops = ~taken(now.done, parents, 1), jnp.isin(drawn, ends)
-        found = _Texts(
-            taken(now.running.tokens, parents, 1).at[..., now.position].set(drawn),
-            taken(now.running.length, parents, 1) + alive,
+    def body(state: _Search) -> _Search:
+        log_probs = jax.nn.log_softmax(state.logits.astype(jnp.float32))
+        log_probs = jnp.where(state.done[..., None], padding_log_probs, log_probs)
+        totals = (state.running.scores[..., None] + log_probs).reshape(batch, -1)
+        scores, index = jax.lax.top_k(totals, width)
+        parents = index // size
+        drawn = (index % size).astype(jnp.int32)
+
+        alive = ~taken(state.done, parents, 1)
+        stops = jnp.isin(drawn, stop_tokens)
+        running = _Texts(
+            taken(state.running.tokens, parents, 1).at[..., state.position].set(drawn),
+            taken(state.running.length, parents, 1) + alive,
             scores,
         )
-        done, kept = ~alive | stops, now.kept
-        if kept is not None:
-            good = stops & alive & (jnp.arange(width) < beams)
-            by_length = jnp.where(good, scores / found.length.astype(jnp.float32), IMPOSSIBLE)
-            kept = _best(kept, found._replace(scores=by_length))
-            scores, order = jax.lax.top_k(jnp.where(stops, IMPOSSIBLE, scores), beams)
-            parents, drawn, alive, tokens, length = (
-                taken(leaf, order, 1) for leaf in (parents, drawn, alive, found.tokens, found.length)
-            )
-            found, worst = _Texts(tokens, length, scores), kept.scores[:, -1:]
-            best_left = scores[:, :1] / (now.position + 1).astype(jnp.float32)
-            done = ~alive | ((worst > IMPOSSIBLE) & (best_left <= worst))
-        logits, carry = step(reorder(now.carry, parents), drawn, alive)
-        return _Search(now.position + 1, carry, logits, done, found, kept)
+        done = ~alive | stops
+        finished = state.finished
+        if finished is not None:
+            finishes = stops & alive & (jnp.arange(width) < beams)
+            by_length = jnp.where(finishes, scores / running.length.astype(jnp.float32), IMPOSSIBLE)
+            finished = _best(finished, running._replace(scores=by_length))
 
-    end = jax.lax.while_loop(lambda now: (now.position < most) & ~now.done.all(), body, begun)
+            scores, order = jax.lax.top_k(jnp.where(stops, IMPOSSIBLE, scores), beams)
+            parents = taken(parents, order, 1)
+            drawn = taken(drawn, order, 1)
+            alive = taken(alive, order, 1)
+            running = _Texts(taken(running.tokens, order, 1), taken(running.length, order, 1), scores)
+
+            worst_finished = finished.scores[:, -1:]
+            best_running = scores[:, :1] / (state.position + 1).astype(jnp.float32)
+            done = ~alive | ((worst_finished > IMPOSSIBLE) & (best_running <= worst_finished))
+        logits, carry = step(reorder(state.carry, parents), drawn, alive)
+        return _Search(state.position + 1, carry, logits, done, running, finished)
+
+    def goes_on(state: _Search) -> jax.Array:
+        return (state.position < max_length) & ~state.done.all()
+
+    end = jax.lax.while_loop(goes_on, body, start)
     texts = end.running
-    if end.kept is not None:
-        left = jnp.where(end.done, IMPOSSIBLE, texts.scores / most)
-        texts = _best(end.kept, texts._replace(scores=left))
-    return Beams(texts.tokens, jnp.arange(most) < texts.length[..., None], texts.scores, end.carry)
+    if end.finished is not None:
+        # Texts that reached the longest length without a stop token compete with the finished ones.
+        unfinished_scores = jnp.where(end.done, IMPOSSIBLE, texts.scores / max_length)
+        texts = _best(end.finished, texts._replace(scores=unfinished_scores))
+    valid = jnp.arange(max_length) < texts.length[..., None]
+    return Beams(texts.tokens, valid, texts.scores, end.carry)
 
 
 def _best(a: _Texts, b: _Texts) -> _Texts:
     """The best of both, as many as `a` has, best first."""
-    tokens, length, scores = (jnp.concatenate(leaves, axis=1) for leaves in zip(a, b, strict=True))
+    tokens = jnp.concatenate([a.tokens, b.tokens], axis=1)
+    length = jnp.concatenate([a.length, b.length], axis=1)
+    scores = jnp.concatenate([a.scores, b.scores], axis=1)
     scores, index = jax.lax.top_k(scores, a.scores.shape[1])
     return _Texts(taken(tokens, index, 1), taken(length, index, 1), scores)
 
@@ -132,4 +153,4 @@ def beam_search(
     params = model.prepared(params)
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.max_new_tokens)
     step = model_step(model, params, prompt)
-    return search(step, picked, cache, logits, limits, model.config.pad_id, apart=True)
+    return search(step, picked, cache, logits, limits, model.config.pad_id, finishes_apart=True)

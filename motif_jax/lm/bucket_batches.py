@@ -30,9 +30,11 @@ class BucketBatches:
         group: int,
         by_length: bool = True,
     ) -> None:
-        self.dataset, self.batch_size, self.lengths = dataset, batch_size, lengths
-        sizes = range(1, longest + 1) if by_length else [longest]
-        self.widths = list(dict.fromkeys(bucket(size, longest) for size in sizes))
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.lengths = lengths
+        possible_lengths = range(1, longest + 1) if by_length else [longest]
+        self.widths = list(dict.fromkeys(bucket(length, longest) for length in possible_lengths))
         self._order = Buckets(lengths, self.widths, batch_size, seed, group)
         self.steps_per_pass = self._order.steps_per_pass
 
@@ -42,7 +44,7 @@ class BucketBatches:
 
     def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> Any:
         """The batches of these items, from step `first` on: leaves [steps, batch_size, ...]."""
-        return stacked([self.batch(part, width) for part in items])
+        return stacked([self.batch(step_items, width) for step_items in items])
 
     def batches(self, first: int, count: int) -> Any:
         """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
@@ -51,22 +53,27 @@ class BucketBatches:
 
     def first_of_each_width(self, chunk_steps: int) -> list[int]:
         """The first step of a chunk of each width that the first pass has: where each program is met."""
-        first: dict[int, int] = {}
+        first_steps: dict[int, int] = {}
         for step in range(0, self.steps_per_pass, chunk_steps):
-            first.setdefault(self._order.rows(step).width, step)
-        return list(first.values())
+            first_steps.setdefault(self._order.rows(step).width, step)
+        return list(first_steps.values())
 
-    def whole(self, most: int) -> list[Any]:
-        """All items, or a sample of every length, in at most `most` batches [batch_size, ...]; empty rows fill the last one."""
-        found, size = [], self.batch_size
-        order = np.argsort(self.lengths, kind="stable")
-        order = order[np.linspace(0, len(order) - 1, min(len(order), most * size)).astype(np.int64)]
-        filled = np.pad(order, (0, -len(order) % size), constant_values=-1)
-        for number, items in enumerate(filled.reshape(-1, size)):
-            longest = int(self.lengths[items[items >= 0]].max())
+    def whole(self, max_batches: int) -> list[Any]:
+        """All items, or a sample of every length, in at most `max_batches` batches [batch_size, ...]; empty rows fill the last one."""
+        size = self.batch_size
+        # By length, so that each batch is padded to little more than its items.
+        items = np.argsort(self.lengths, kind="stable")
+        count = min(len(items), max_batches * size)
+        items = items[np.linspace(0, len(items) - 1, count).astype(np.int64)]
+        items = np.pad(items, (0, -len(items) % size), constant_values=-1)
+
+        batches = []
+        for number, batch_items in enumerate(items.reshape(-1, size)):
+            longest = int(self.lengths[batch_items[batch_items >= 0]].max())
             width = next(width for width in self.widths if width >= longest)
-            found.append(jax.tree.map(lambda leaf: leaf[0], self.steps([items], width, number)))
-        return found
+            steps = self.steps([batch_items], width, number)
+            batches.append(jax.tree.map(lambda leaf: leaf[0], steps))
+        return batches
 
 
 def stacked(batches: Sequence[Any]) -> Any:

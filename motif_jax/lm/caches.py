@@ -13,7 +13,9 @@ from motif_jax.lm.model import Cache, EncodedPrompt
 
 def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
     """Takes `index` int32 [B, M] along `axis` of `leaf`; axis - 1 is B."""
-    shape = (*[1] * (axis - 1), *index.shape, *[1] * (leaf.ndim - axis - 1))
+    axes_before = [1] * (axis - 1)
+    axes_after = [1] * (leaf.ndim - axis - 1)
+    shape = (*axes_before, *index.shape, *axes_after)
     return jnp.take_along_axis(leaf, index.reshape(shape), axis=axis)
 
 
@@ -21,7 +23,8 @@ def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
     """Applies a function to the arrays of all layers and of the tokens, but not to `slot`, which is that of the last cache."""
     keys = over_layers(function, *(cache.keys for cache in caches))
     valid = function(*(cache.valid for cache in caches))
-    return Cache(keys, valid, caches[-1].slot, function(*(cache.written for cache in caches)))
+    written = function(*(cache.written for cache in caches))
+    return Cache(keys, valid, caches[-1].slot, written)
 
 
 def picked(cache: Cache, index: jax.Array) -> Cache:
@@ -56,20 +59,20 @@ def grown(cache: Cache, more: Cache) -> Cache:
 
 def shortened(cache: Cache, keep: jax.Array) -> Cache:
     """Keeps the first `keep` int32 [B] tokens of each row."""
-    order = jnp.cumsum(cache.valid, axis=2)
-    valid = cache.valid & (order <= keep[:, None, None])
+    count = jnp.cumsum(cache.valid, axis=2)
+    valid = cache.valid & (count <= keep[:, None, None])
     return cache._replace(valid=valid, written=jnp.minimum(cache.written, keep[:, None]))
 
 
-def rows_of(cache: Cache, places: jax.Array) -> Cache:
-    """Takes the rows `places`."""
-    return _mapped(lambda leaf: leaf[places], cache)
+def rows_of(cache: Cache, index: jax.Array) -> Cache:
+    """Takes the rows `index`, int32 [R]."""
+    return _mapped(lambda leaf: leaf[index], cache)
 
 
-def prompts_of(prompt: EncodedPrompt, places: jax.Array) -> EncodedPrompt:
-    """Takes the prompts `places`."""
-    keys = over_layers(lambda leaf: leaf[places], prompt.keys)
-    return EncodedPrompt(keys, prompt.valid[places], prompt.length[places])
+def prompts_of(prompt: EncodedPrompt, index: jax.Array) -> EncodedPrompt:
+    """Takes the prompts `index`, int32 [R]."""
+    keys = over_layers(lambda leaf: leaf[index], prompt.keys)
+    return EncodedPrompt(keys, prompt.valid[index], prompt.length[index])
 
 
 def squeezed(cache: Cache, capacity: int) -> Cache:
@@ -80,9 +83,9 @@ def squeezed(cache: Cache, capacity: int) -> Cache:
         shape = [*order.shape[:2], *[1] * (leaf.ndim - 2)]
         shape[axis] = order.shape[2]
         moved = jnp.take_along_axis(leaf, order.reshape(shape), axis=axis)
-        more = [(0, 0)] * leaf.ndim
-        more[axis] = (0, capacity - order.shape[2])
-        return jnp.pad(moved, more)
+        free_slots = [(0, 0)] * leaf.ndim
+        free_slots[axis] = (0, capacity - order.shape[2])
+        return jnp.pad(moved, free_slots)
 
     keys = over_layers(lambda leaf: move(leaf, 3), cache.keys)
     return Cache(keys, move(cache.valid, 2), jnp.max(cache.written), cache.written)

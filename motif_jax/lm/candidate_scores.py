@@ -11,11 +11,11 @@ from jax import Array
 
 from motif_jax.envs.spec import MASKED
 
-# log_probability: the paper's, the sum of the tokens' log-probabilities. raw_logit (`compat.glam_raw_logit_score`): the
-# released code's since May 2023, the sum of their logits. scaled_probability (`compat.glam_scaled_probability_score`): the
-# first release's, the product of their probabilities over the greatest of the candidates'.
+# The paper's: the sum of the tokens' log-probabilities.
 LOG_PROBABILITY = "log_probability"
+# The released code's since May 2023 (`compat.glam_raw_logit_score`): the sum of their logits.
 RAW_LOGIT = "raw_logit"
+# The first release's (`compat.glam_scaled_probability_score`): the product of their probabilities, over the candidates' greatest.
 SCALED_PROBABILITY = "scaled_probability"
 # Where no probability reached 1e-45, the published code made all candidates equally likely. This is its logarithm: some
 # processors round numbers as small as 1e-45 to zero.
@@ -34,27 +34,27 @@ def candidate_scores(
     """Scores of K candidates, the logits of a policy over them.
 
     Args:
-      logit: float32 [..., K, T], the model's logit of each candidate's token at its place.
-      log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits there.
+      logit: float32 [..., K, T], the model's logit of each token of a candidate.
+      log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits at that token.
       valid: bool [..., K, T], False for padding. A candidate without any token is padding, too.
       by_length: divides sums by the number of tokens.
-      pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each padded place.
+      pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each token of padding.
 
     Returns:
       float32 [..., K]; `MASKED` for candidates without tokens.
     """
     chex.assert_equal_shape([logit, log_normaliser, valid])
-    each = logit if form == RAW_LOGIT else logit - log_normaliser
-    score = jnp.sum(jnp.where(valid, each, 0.0), axis=-1)
+    token_scores = logit if form == RAW_LOGIT else logit - log_normaliser
+    score = jnp.sum(jnp.where(valid, token_scores, 0.0), axis=-1)
     if by_length:
         score = score / jnp.maximum(jnp.sum(valid, axis=-1), 1)
     if pad_plus_one:
         score = score + jnp.sum(~valid, axis=-1)
-    there = jnp.any(valid, axis=-1)
-    score = jnp.where(there, score, MASKED)
+    is_candidate = jnp.any(valid, axis=-1)
+    score = jnp.where(is_candidate, score, MASKED)
     if form != SCALED_PROBABILITY:
         return score
     best = jnp.max(score, axis=-1, keepdims=True)
     # Computed in logarithms, so that there is a gradient where the probabilities would be rounded to 0.
     scaled = jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, jnp.exp(score - best))
-    return jnp.where(there, scaled, MASKED)
+    return jnp.where(is_candidate, scaled, MASKED)

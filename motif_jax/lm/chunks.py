@@ -6,6 +6,7 @@ A chunk of 1,024 tokens takes 0.5 GB; the backward pass computes it again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,15 +29,18 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
     count = leaves[0].shape[0]
     if chunk is None or chunk >= count:
         return function(rows)
-    parts = -(-count // chunk)
+    chunks = math.ceil(count / chunk)
 
     def split(leaf: jax.Array) -> jax.Array:
         # A row that exists fills up the last chunk, so that no NaN can come of the padding alone.
-        spare = jnp.broadcast_to(leaf[-1:], (parts * chunk - count, *leaf.shape[1:]))
-        return jnp.concatenate([leaf, spare]).reshape(parts, chunk, *leaf.shape[1:])
+        padding = jnp.broadcast_to(leaf[-1:], (chunks * chunk - count, *leaf.shape[1:]))
+        return jnp.concatenate([leaf, padding]).reshape(chunks, chunk, *leaf.shape[1:])
 
-    found = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
-    return jax.tree.map(lambda leaf: leaf.reshape(parts * chunk, *leaf.shape[2:])[:count], found)
+    def join(leaf: jax.Array) -> jax.Array:
+        return leaf.reshape(chunks * chunk, *leaf.shape[2:])[:count]
+
+    results = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
+    return jax.tree.map(join, results)
 
 
 def log_probs(
@@ -45,8 +49,9 @@ def log_probs(
     """Log-probabilities float32 [...] of tokens int32 [...] after states [..., D], with the logits of one chunk at a time."""
     chex.assert_equal_shape_prefix([states, tokens], tokens.ndim)
 
-    def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
-        return token_log_probs(model.logits(params, rows[0]), rows[1])
+    def chunk_log_probs(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+        row_states, row_tokens = rows
+        return token_log_probs(model.logits(params, row_states), row_tokens)
 
-    flat = states.reshape(-1, states.shape[-1]), tokens.reshape(-1)
-    return in_chunks(of_rows, flat, chunk).reshape(tokens.shape)
+    rows = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
+    return in_chunks(chunk_log_probs, rows, chunk).reshape(tokens.shape)

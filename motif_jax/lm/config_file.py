@@ -89,7 +89,7 @@ def _llama(config: ModelConfig) -> dict[str, Any]:
 def _gemma3(config: ModelConfig) -> dict[str, Any]:
     rotary = config.rotary or Rotary()
     local_rotary = config.local_rotary or rotary
-    values = {
+    values: dict[str, Any] = {
         "num_key_value_heads": config.key_value_heads,
         "head_dim": config.head_width,
         "attention_bias": config.attention_bias,

@@ -21,13 +21,13 @@ class Item(NamedTuple):
 
     Attributes:
       prompt: precedes the text; the model reads it but is not trained to predict it.
-      place: bytes that the item takes in its file, approximately.
+      size: bytes that the item takes in its file, approximately.
       parts: pieces of the text that are tokenised one by one; empty: the text is tokenised as a whole.
     """
 
     text: str
     prompt: str = ""
-    place: int = 0
+    size: int = 0
     parts: Sequence[str] = ()
 
 
@@ -37,50 +37,61 @@ def find(names: str, key: str = "texts") -> list[Path]:
     Raises:
       UserError: a file is missing or of another kind, or all are empty.
     """
-    found: list[Path] = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    files: list[Path] = []
+    for name in names.split(","):
+        name = name.strip()
+        if not name:
+            continue
         path = Path(name)
         if not path.exists():
             raise UserError(f"config.{key}={name}: there is no such file or folder")
-        below = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES) if path.is_dir() else [path]
-        if not below or below[0].suffix not in SUFFIXES:
+        named_files = [path]
+        if path.is_dir():
+            named_files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        if not named_files or named_files[0].suffix not in SUFFIXES:
             raise UserError(f"config.{key}={name}: must be a file or folder of {', '.join(SUFFIXES)} files")
-        found += below
-    if not any(path.stat().st_size for path in found):
+        files += named_files
+    if not any(file.stat().st_size for file in files):
         raise UserError(f"config.{key}={names}: holds no text")
-    return found
+    return files
 
 
 def read(paths: list[Path], split: str) -> Iterator[Item]:
     """The items of files in their order, without blank texts; UserError where a file or line cannot be read.
 
-    Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or with dialogues, see `_dialogues`;
+    Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or with dialogues, see `_read_dialogues`;
     .txt and .md, with a `split` into items: 'paragraph' (separated by empty lines), 'line' or 'file'.
     """
     for path in paths:
         try:
-            readers = {".parquet": _parquet, ".jsonl": _lines}
-            items = readers[path.suffix](path) if path.suffix in readers else _texts(path, split)
+            if path.suffix == ".parquet":
+                items = _read_parquet(path)
+            elif path.suffix == ".jsonl":
+                items = _read_json_lines(path)
+            else:
+                items = _read_text(path, split)
             yield from (item for item in items if item.text.strip())
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
 
 
-def _texts(path: Path, split: str) -> Iterator[Item]:
+def _read_text(path: Path, split: str) -> Iterator[Item]:
     with open(path, encoding="utf-8-sig", newline="") as file:
         if split == "file":
             text = file.read()
-            yield Item(text, place=len(text))
+            yield Item(text, size=len(text))
         elif split == "line":
-            yield from (Item(line.rstrip("\r\n"), place=len(line)) for line in file)
+            for line in file:
+                yield Item(line.rstrip("\r\n"), size=len(line))
         else:
-            for written, lines in itertools.groupby(file, lambda line: bool(line.strip())):
-                if written:
+            for is_paragraph, lines in itertools.groupby(file, lambda line: bool(line.strip())):
+                if is_paragraph:
                     text = "".join(lines)
-                    yield Item(text.rstrip("\r\n"), place=len(text) + 1)
+                    # With the empty line behind it.
+                    yield Item(text.rstrip("\r\n"), size=len(text) + 1)
 
 
-def _lines(path: Path) -> Iterator[Item]:
+def _read_json_lines(path: Path) -> Iterator[Item]:
     with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -90,7 +101,8 @@ def _lines(path: Path) -> Iterator[Item]:
             yield _item(row, f"{path} line {number}", len(line))
 
 
-def _parquet(path: Path) -> Iterator[Item]:
+def _read_parquet(path: Path) -> Iterator[Item]:
+    # Importing pyarrow takes time that other files do not need.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -98,27 +110,32 @@ def _parquet(path: Path) -> Iterator[Item]:
 
     try:
         with pq.ParquetFile(path) as file:
-            there, share = file.schema_arrow.names, path.stat().st_size // max(1, file.metadata.num_rows)
-        if set(_DIALOGUES) <= set(there):
-            yield from _dialogues(bounded_parquet.batches(path, _DIALOGUES), share)
+            columns = file.schema_arrow.names
+            row_size = path.stat().st_size // max(1, file.metadata.num_rows)
+        if set(_DIALOGUES) <= set(columns):
+            yield from _read_dialogues(bounded_parquet.batches(path, _DIALOGUES), row_size)
             return
-        names = [name for name in ("text", "prompt") if name in there]
+        names = [name for name in ("text", "prompt") if name in columns]
         for batch in bounded_parquet.batches(path, names):
-            yield from (_item(row, str(path), share) for row in batch.to_pylist())
+            for row in batch.to_pylist():
+                yield _item(row, str(path), row_size)
     except pa.ArrowException as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
 
-def _dialogues(batches: Iterable[Any], share: int) -> Iterator[Item]:
+def _read_dialogues(batches: Iterable[Any], row_size: int) -> Iterator[Item]:
     """One item for each action of a dialogue: text is the action and the replies up to the next, prompt is all before it."""
     for batch in batches:
         for row in batch.to_pylist():
             texts = row["texts"]
-            turns = [place for place, reward in enumerate(row["rewards"]) if reward is not None]
-            for place, after in zip(turns, [*turns[1:], len(texts)]):  # of a dialogue without actions nothing
+            actions = [index for index, reward in enumerate(row["rewards"]) if reward is not None]
+            ends = [*actions[1:], len(texts)]
+            # Not strict: a dialogue without actions has an end, and gives no item.
+            for action, end in zip(actions, ends):
                 # No token may run over an action's end, since an agent scores and writes actions alone.
-                said = texts[place:after]
-                yield Item("".join(said), "".join(texts[:place]), share // len(turns), said)
+                pieces = texts[action:end]
+                prompt = "".join(texts[:action])
+                yield Item("".join(pieces), prompt, row_size // len(actions), pieces)
 
 
 def _item(row: object, where: str, size: int) -> Item:

@@ -20,51 +20,57 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax.core.scope import LazyRng
-from jax.extend import random as extended
+from jax.extend import random as extended_random
+
+# 2^32 over the golden ratio: tells the second word of a key from the first.
+_GOLDEN = np.uint32(0x9E3779B9)
 
 
-def _mixed(x: jax.Array) -> jax.Array:
-    """Hashes uint32 numbers, one to one."""
+def _hash(x: jax.Array) -> jax.Array:
+    """Hashes uint32 numbers, one to one (lowbias32)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)
 
 
 def _seed(seed: Any) -> jax.Array:
+    """A key, two words uint32, of a number below 2^32."""
     number = jnp.asarray(seed).astype(jnp.uint32)
-    return jnp.stack([_mixed(number), _mixed(number ^ jnp.uint32(0x9E3779B9))])
+    return jnp.stack([_hash(number), _hash(number ^ _GOLDEN)])
 
 
 def _fold_in(words: jax.Array, data: Any) -> jax.Array:
-    number = _mixed(jnp.asarray(data).astype(jnp.uint32) + jnp.uint32(0x85EBCA6B))
-    return jnp.stack([_mixed(words[0] ^ number), _mixed(words[1] + number)])
+    # Another constant than in `_seed`, so that seeds and folded numbers do not meet.
+    number = _hash(jnp.asarray(data).astype(jnp.uint32) + jnp.uint32(0x85EBCA6B))
+    return jnp.stack([_hash(words[0] ^ number), _hash(words[1] + number)])
 
 
-def _places(shape: Sequence[int]) -> jax.Array:
-    """The flat index of each element, uint32 of that shape."""
-    place = jnp.zeros(shape, jnp.uint32)
+def _flat_index(shape: Sequence[int]) -> jax.Array:
+    """The flat index of each element, modulo 2^32: uint32 of that shape."""
+    index = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):
         step = jnp.uint32(math.prod(shape[axis + 1 :]) % 2**32)
-        place += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * step
-    return place
+        index += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * step
+    return index
 
 
 def _split(words: jax.Array, shape: Sequence[int]) -> jax.Array:
-    places = _places(tuple(shape))
-    other = places ^ jnp.uint32(0x9E3779B9)
-    return jnp.stack([_mixed(words[0] ^ _mixed(places)), _mixed(words[1] + _mixed(other))], -1)
+    index = _flat_index(tuple(shape))
+    first = _hash(words[0] ^ _hash(index))
+    second = _hash(words[1] + _hash(index ^ _GOLDEN))
+    return jnp.stack([first, second], -1)
 
 
 def _bits(words: jax.Array, bit_width: int, shape: Sequence[int]) -> jax.Array:
-    places = _places(tuple(shape))
-    bits = _mixed(_mixed(places ^ words[0]) + words[1])
+    index = _flat_index(tuple(shape))
+    bits = _hash(_hash(index ^ words[0]) + words[1])
     if bit_width <= 32:
         return bits.astype(f"uint{bit_width}")
-    more = _mixed(_mixed(places ^ words[1]) + words[0])
-    return bits.astype(jnp.uint64) << 32 | more.astype(jnp.uint64)
+    lower_bits = _hash(_hash(index ^ words[1]) + words[0])
+    return bits.astype(jnp.uint64) << 32 | lower_bits.astype(jnp.uint64)
 
 
-_HASH = extended.define_prng_impl(
+_HASH = extended_random.define_prng_impl(
     key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="dropout", tag="drop"
 )
 
@@ -79,7 +85,7 @@ def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[
     """While active, a block that runs by itself drops what it drops as block `first + index` of its stack.
 
     Flax folds into a key the names from the network to the layer and the number of the layer's call. In a loop over blocks the name differs
-    from turn to turn: the numbers of all blocks are a table, in which `index` (int32 []) finds the block's own.
+    from turn to turn: the numbers of all blocks are a table, in which `index` (int32 []) finds that of the block.
 
     Args:
       key: of the stack.
@@ -92,11 +98,12 @@ def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[
         if not isinstance(module, nn.Dropout) or module.deterministic or not module.rate:
             return plain(*arguments, **keywords)
         calls[module.path] += 1
-        names = [
-            (*key.suffix, f"block_{block}", *module.path, calls[module.path]) for block in range(first, last)
-        ]
-        numbers = jnp.asarray(np.array([folded_number(each) for each in names], np.uint32))
-        return plain(*arguments, **keywords, rng=jax.random.fold_in(key.rng, numbers[index]))
+        numbers = []
+        for block in range(first, last):
+            names = (*key.suffix, f"block_{block}", *module.path, calls[module.path])
+            numbers.append(folded_number(names))
+        number = jnp.asarray(np.array(numbers, np.uint32))[index]
+        return plain(*arguments, **keywords, rng=jax.random.fold_in(key.rng, number))
 
     with nn.intercept_methods(intercept):
         yield

@@ -22,8 +22,9 @@ _BLOCKS = ("*/block_*",)
 
 def spec_of(config: Lora) -> lora.Spec | None:
     """The low-rank additions; None: the whole model is trained."""
-    patterns = tuple(part.strip() for part in config.patterns.split(",") if part.strip())
-    return lora.Spec(patterns, config.rank, config.alpha) if patterns else None
+    patterns = [pattern.strip() for pattern in config.patterns.split(",")]
+    patterns = [pattern for pattern in patterns if pattern]
+    return lora.Spec(tuple(patterns), config.rank, config.alpha) if patterns else None
 
 
 def check(config: LoraOnBase, shapes: Any) -> None:
@@ -33,21 +34,22 @@ def check(config: LoraOnBase, shapes: Any) -> None:
         linear.matching(shapes, spec.patterns)
     if config.base == "nf4":
         inputs = {shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)}
-        bad = [size for size in inputs if size % quantised.BLOCK]
-        if bad:
+        odd_inputs = [size for size in inputs if size % quantised.BLOCK]
+        if odd_inputs:
             raise UserError(
-                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
+                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(odd_inputs)}"
             )
 
 
 @contextlib.contextmanager
 def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
     """While active, layers have the low-rank `additions` and the quantised `kernels` of `parts`; see `linear.computed_by`."""
-    nothing = contextlib.nullcontext()
-    with (
-        nothing if spec is None else lora.added(parts["additions"], spec),
-        quantised.read(parts["kernels"]) if "kernels" in parts else nothing,
-    ):
+    with contextlib.ExitStack() as stack:
+        # Additions first: the first replacement entered is called first, and adds to what the next one computes.
+        if spec is not None:
+            stack.enter_context(lora.added(parts["additions"], spec))
+        if "kernels" in parts:
+            stack.enter_context(quantised.read(parts["kernels"]))
         yield
 
 
@@ -71,7 +73,10 @@ class Adaptation:
     dropout: bool = False
 
     def arrange(self, params: Any, head: Any, key: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Divides parameters into trained and frozen ones; `key` draws the additions."""
+        """Divides parameters into trained and frozen ones, numpy arrays; `key` draws the additions.
+
+        `head` is RoBERTa's head for masked tokens, or None.
+        """
         heads = {} if head is None else {"masked_head": head}
         if self.spec is None:
             return {"model": params, **heads}, {}
@@ -80,12 +85,15 @@ class Adaptation:
         if self.base in quantised.KINDS:
             kernels, rest = quantised.split(params, self.base, _BLOCKS)
             return learned, {"model": rest, "kernels": kernels}
-        return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, jnp.dtype(self.base)), params)}
+        base_dtype = jnp.dtype(self.base)
+        return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, base_dtype), params)}
 
     def sums(self, learned: Any, frozen: Any, batch: TokenBatch, key: Any) -> TokenSums:
         """Implements `training.SumsOf`."""
         parts = {**(frozen or {}), **learned}
-        model = self.model.with_dropout(key) if self.dropout and key is not None else self.model
+        model = self.model
+        if self.dropout and key is not None:
+            model = model.with_dropout(key)
         with active(parts, self.spec):
             states = training.states_of(model, parts["model"], batch)
 

@@ -57,8 +57,9 @@ class Footprint:
 
 def device_memory() -> int | None:
     """Bytes of the first device that programs may use; None where it does not report them (a CPU)."""
-    found = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    return None if found is None else int(found)
+    statistics = jax.local_devices()[0].memory_stats() or {}
+    limit = statistics.get("bytes_limit")
+    return None if limit is None else int(limit)
 
 
 def of_training(
@@ -85,25 +86,35 @@ def of_training(
     params = _params(config, params_dtype)
     learned = params if trained is None else trained
     state = jax.eval_shape(optax.adam(1e-3).init, learned)
-    rows = -(-batch // math.prod(sizes[axis] for axis in BATCH))
-    kept = functools.partial(_kept_by_layers, config, model.dtype, length, written, chunk is not None)
-    fixed, a_row = kept(model.remat, model.dropout is not None)
+    rows = math.ceil(batch / math.prod(sizes[axis] for axis in BATCH))
+
+    count = functools.partial(_saved_by_layers, config, model.dtype, length, written, chunk is not None)
+    fixed, per_row = count(model.remat, model.dropout is not None)
     layers = config.layers + config.encoder_layers
-    if model.remat:  # the backward pass computes one layer at a time again
-        plain_fixed, plain_row = kept(False, False)
+    if model.remat:
+        # The backward pass computes one layer at a time again.
+        plain_fixed, plain_per_row = count(False, False)
         fixed += max(0, plain_fixed - fixed) // layers
-        a_row += max(0, plain_row - a_row) // layers
+        per_row += max(0, plain_per_row - per_row) // layers
     if model.looped:
-        # A step's stacks of the blocks' moments, and of their parameters, which are among the kept arrays where no cast follows.
-        cast = jnp.dtype(params_dtype) != jnp.dtype(model.dtype)
-        fixed += _block_bytes(state) + (_block_bytes(params) if cast else 0)
-    tokens = rows * (written if config.encoder_layers else length)
-    # A chunk's logits with their softmax and gradient; without chunks the kept arrays include them.
-    logits = 4 * config.vocab_size * (tokens if chunk is None else 3 * min(chunk, tokens))
+        # A step's stacks of the blocks' moments, and of their parameters, which are among the saved arrays where no cast follows.
+        fixed += _block_bytes(state)
+        if jnp.dtype(params_dtype) != jnp.dtype(model.dtype):
+            fixed += _block_bytes(params)
     # Weights in the dtype of the computation are split as the parameters are.
     fixed = fixed * sizes[DATA] // math.prod(sizes.values())
-    held = (split_bytes(params, sizes), split_bytes(learned, sizes), split_bytes(state, sizes))
-    return Footprint(*held, fixed + rows * a_row + logits)
+
+    tokens = rows * (written if config.encoder_layers else length)
+    # A chunk's logits with their softmax and gradient; without chunks the saved arrays include them.
+    logit_rows = tokens if chunk is None else 3 * min(chunk, tokens)
+    logits = 4 * config.vocab_size * logit_rows
+
+    return Footprint(
+        parameters=split_bytes(params, sizes),
+        gradients=split_bytes(learned, sizes),
+        optimizer=split_bytes(state, sizes),
+        activations=fixed + rows * per_row + logits,
+    )
 
 
 def _params(config: ModelConfig, dtype: Any) -> Any:
@@ -117,43 +128,54 @@ def _block_bytes(tree: Any) -> int:
 
 
 @functools.cache
-def _kept_by_layers(
+def _saved_by_layers(
     config: ModelConfig, dtype: Any, length: int, written: int, chunked: bool, remat: Remat, drops: bool
 ) -> tuple[int, int]:
-    """Bytes that a backward pass keeps: a fixed part, and a part for each row."""
+    """Bytes that are saved for a backward pass: a fixed part, and a part for each row."""
     model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None)
 
-    def kept(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
+    def saved(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
+        """Bytes for so many rows in a model of so few layers."""
         encoder_layers = min(encoder_layers, config.encoder_layers)
-        few = dataclasses.replace(config, layers=layers, encoder_layers=encoder_layers)
-        smaller = dataclasses.replace(model, config=few)
+        small_config = dataclasses.replace(config, layers=layers, encoder_layers=encoder_layers)
+        small_model = dataclasses.replace(model, config=small_config)
 
         def loss(params: Any) -> jax.Array:
             tokens = jnp.zeros((rows, length), jnp.int32)
-            states, prompt = smaller.prefill(params, tokens, tokens == 0)
+            states, prompt = small_model.prefill(params, tokens, tokens == 0)
             after = states.after
             if encoder_layers:
                 tokens = jnp.zeros((rows, 1, written), jnp.int32)
-                after = smaller.extend(params, prompt, tokens, tokens == 0)[0].after
+                decoder_states, _ = small_model.extend(params, prompt, tokens, tokens == 0)
+                after = decoder_states.after
             if config.has_decoder:
-                after = log_probs(smaller, params, after, tokens, 1 if chunked else None)
+                after = log_probs(small_model, params, after, tokens, 1 if chunked else None)
             return after.sum()
 
-        return kept_bytes(loss, _params(few, jnp.float32))
+        return saved_bytes(loss, _params(small_config, jnp.float32))
 
-    found = []
-    for rows in (1, 2):
-        one = kept(rows)
-        total = one + (config.layers - 1) * (kept(rows, layers=2) - one)
+    def saved_by_all_layers(rows: int) -> int:
+        one_layer = saved(rows)
+        total = one_layer + (config.layers - 1) * (saved(rows, layers=2) - one_layer)
         if config.encoder_layers:
-            total += (config.encoder_layers - 1) * (kept(rows, encoder_layers=2) - one)
-        found.append(total)
-    return max(0, 2 * found[0] - found[1]), found[1] - found[0]
+            total += (config.encoder_layers - 1) * (saved(rows, encoder_layers=2) - one_layer)
+        return total
+
+    one_row = saved_by_all_layers(1)
+    two_rows = saved_by_all_layers(2)
+    per_row = two_rows - one_row
+    return max(0, one_row - per_row), per_row
 
 
-def kept_bytes(function: Callable[..., Any], *arguments: Any) -> int:
-    """Bytes that the backward pass of a function keeps besides its arguments, trees of arrays or shapes."""
-    traced = jax.make_jaxpr(lambda *inner: jax.tree.leaves(jax.vjp(function, *inner)[1]))(*arguments)
-    given = set(traced.jaxpr.invars)
-    kept = {v for v in traced.jaxpr.outvars if not isinstance(v, Literal) and v not in given}
-    return sum(math.prod(v.aval.shape) * v.aval.dtype.itemsize for v in kept)  # type: ignore[attr-defined]
+def saved_bytes(function: Callable[..., Any], *arguments: Any) -> int:
+    """Bytes that a function saves for its backward pass besides its arguments, trees of arrays or shapes."""
+
+    def residuals(*inner: Any) -> list[Any]:
+        _, backward = jax.vjp(function, *inner)
+        return jax.tree.leaves(backward)
+
+    program = jax.make_jaxpr(residuals)(*arguments).jaxpr
+    inputs = set(program.invars)
+    # A set, since an array may be an output several times. Literals cannot be hashed, and take no memory.
+    outputs = {variable for variable in program.outvars if not isinstance(variable, Literal)} - inputs
+    return sum(math.prod(variable.aval.shape) * variable.aval.dtype.itemsize for variable in outputs)  # type: ignore[attr-defined]

@@ -48,14 +48,15 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
     one_block = dataclasses.replace(config, layers=1, encoder_layers=min(1, config.encoder_layers))
     kernels: dict[linear.Path, _Kernel] = {}
 
-    def note(call: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
+    def record_kernel(call: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
         module = context.module
         if isinstance(module, nn.Dense) and context.method_name == "__call__":
             kernels[module.path] = _Kernel(module.kernel_init, (arguments[0].shape[-1], module.features))
         return call(*arguments, **keywords)
 
-    with nn.intercept_methods(note):
+    with nn.intercept_methods(record_kernel):
         params = network.clone(config=one_block).init(key, jnp.zeros((1, 2), jnp.int32))["params"]
+
     flat = {}
     for path, leaf in flatten_dict(params).items():
         if _FIRST not in path:
@@ -65,14 +66,16 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
         layers = sides[side]
         where = (side, f"blocks_0_{layers}", *inside)
         kernel = kernels.get(path[:-1]) if path[-1] == "kernel" else None
-        # Scales and biases begin with the same constant in all blocks.
-        flat[where] = jnp.broadcast_to(leaf, (layers, *leaf.shape))
-        if kernel is not None:
-            flat[where] = _draws(kernel, key, [(side, f"block_{i}", *inside[:-1]) for i in range(layers)])
+        if kernel is None:
+            # Scales and biases begin with the same constant in all blocks.
+            flat[where] = jnp.broadcast_to(leaf, (layers, *leaf.shape))
+        else:
+            layer_paths = [(side, f"block_{block}", *inside[:-1]) for block in range(layers)]
+            flat[where] = _draw_kernels(kernel, key, layer_paths)
     return unflatten_dict(flat)
 
 
-def _draws(kernel: _Kernel, key: jax.Array, paths: list[linear.Path]) -> jax.Array:
+def _draw_kernels(kernel: _Kernel, key: jax.Array, paths: list[linear.Path]) -> jax.Array:
     """The kernels [L, in, out] of the linear layers at L paths."""
     numbers = np.array([dropout.folded_number((*path, _KERNEL)) for path in paths], np.uint32)
     return jax.lax.map(lambda number: kernel.draw(jax.random.fold_in(key, number), kernel.shape), numbers)

@@ -20,6 +20,9 @@ from motif_jax.lm.scoring import last_state
 # (carry, tokens int32 [B, N], valid bool [B, N]) -> (logits [B, N, V] of the next tokens, carry)
 Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
+# Folds one number into each of the keys [B, N].
+_fold_in_all = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))
+
 
 class Written(NamedTuple):
     """N continuations of each of B prompts."""
@@ -59,11 +62,12 @@ def write(
     shape = logits.shape[:2]
     keys = key if key.ndim else jax.random.split(key, shape)
     chex.assert_shape(keys, shape)
-    most, ends = limits.max_new_tokens, jnp.asarray(limits.stops, jnp.int32)
+    max_length = limits.max_new_tokens
+    stop_tokens = jnp.asarray(limits.stops, jnp.int32)
     empty = Written(
-        tokens=jnp.full((*shape, most), pad, jnp.int32),
-        valid=jnp.zeros((*shape, most), bool),
-        log_probs=jnp.zeros((*shape, most), jnp.float32),
+        tokens=jnp.full((*shape, max_length), pad, jnp.int32),
+        valid=jnp.zeros((*shape, max_length), bool),
+        log_probs=jnp.zeros((*shape, max_length), jnp.float32),
         ended=jnp.zeros(shape, bool) if ended is None else ended,
         logits=logits,
         carry=carry,
@@ -71,9 +75,9 @@ def write(
 
     def body(loop: tuple[jax.Array, Written]) -> tuple[jax.Array, Written]:
         position, so_far = loop
-        fold = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))
-        own = position if sampling.greedy else fold(keys, before + position)
-        drawn, log_probs = draw(own, so_far.logits, sampling)
+        # Folding costs time, and a greedy draw ignores its key.
+        token_keys = position if sampling.greedy else _fold_in_all(keys, before + position)
+        drawn, log_probs = draw(token_keys, so_far.logits, sampling)
         alive = ~so_far.ended
         drawn = jnp.where(alive, drawn, pad)
         logits, carry = step(so_far.carry, drawn, alive)
@@ -81,13 +85,17 @@ def write(
             tokens=so_far.tokens.at[..., position].set(drawn),
             valid=so_far.valid.at[..., position].set(alive),
             log_probs=so_far.log_probs.at[..., position].set(jnp.where(alive, log_probs, 0.0)),
-            ended=so_far.ended | jnp.isin(drawn, ends),
+            ended=so_far.ended | jnp.isin(drawn, stop_tokens),
             logits=logits,
             carry=carry,
         )
 
-    start = (jnp.zeros((), jnp.int32), empty)
-    return jax.lax.while_loop(lambda loop: (loop[0] < most) & ~loop[1].ended.all(), body, start)[1]
+    def goes_on(loop: tuple[jax.Array, Written]) -> jax.Array:
+        position, so_far = loop
+        return (position < max_length) & ~so_far.ended.all()
+
+    _, written = jax.lax.while_loop(goes_on, body, (jnp.zeros((), jnp.int32), empty))
+    return written
 
 
 def model_step(model: LanguageModel, params: Any, prompt: EncodedPrompt | None) -> Step:
@@ -110,12 +118,14 @@ def begin(
     states, prompt = model.prefill(params, tokens, valid)
     batch = tokens.shape[0]
     if model.config.encoder_layers:
+        # One slot more, for the start token.
         cache = model.start(batch, branches, capacity + 1)
         start = jnp.full((batch, branches, 1), model.config.start_id, jnp.int32)
-        opened, cache = model.extend(params, prompt, start, jnp.ones_like(start, bool), cache)  # type: ignore[assignment]
-        return prompt, cache, model.logits(params, opened.after[:, :, 0])
-    shape = batch, branches, states.after.shape[-1]
-    last = jnp.broadcast_to(last_state(states, valid).after[:, None], shape)
+        start_states, cache = model.extend(params, prompt, start, jnp.ones_like(start, bool), cache)  # type: ignore[assignment]
+        return prompt, cache, model.logits(params, start_states.after[:, :, 0])
+
+    last = last_state(states, valid).after[:, None]
+    last = jnp.broadcast_to(last, (batch, branches, last.shape[-1]))
     return prompt, model.start(batch, branches, capacity), model.logits(params, last)
 
 

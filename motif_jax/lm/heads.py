@@ -25,7 +25,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.lm.network import States
 
-FILE, WEIGHTS = "heads.json", "heads.safetensors"
+FILE = "heads.json"
+WEIGHTS = "heads.safetensors"
 ACTIVATIONS = {
     "relu": jax.nn.relu,
     "sigmoid": jax.nn.sigmoid,
@@ -57,11 +58,10 @@ class HeadConfig:
     constant: float | None = None
 
     def __post_init__(self) -> None:
-        choices = [("kind", self.kind, ["mlp", "residual"]), ("state", self.state, ["after", "before"])]
-        choices += [("activation", each, list(ACTIVATIONS)) for each in self.activations]
-        for name, value, allowed in choices:
-            if value not in allowed:
-                raise UserError(f"head: {name}={value!r} is not one of {', '.join(allowed)}")
+        _require_one_of("kind", self.kind, ["mlp", "residual"])
+        _require_one_of("state", self.state, ["after", "before"])
+        for activation in self.activations:
+            _require_one_of("activation", activation, list(ACTIVATIONS))
         if len(self.activations) != len(self.widths) or (self.kind == "residual" and len(self.widths) != 1):
             raise UserError(
                 f"head: widths={self.widths}: needs an activation for each ({self.activation}), and one width if residual"
@@ -71,7 +71,15 @@ class HeadConfig:
 
     @property
     def activations(self) -> tuple[str, ...]:
-        return (self.activation,) * len(self.widths) if isinstance(self.activation, str) else self.activation
+        """The activation of each hidden layer."""
+        if isinstance(self.activation, str):
+            return (self.activation,) * len(self.widths)
+        return self.activation
+
+
+def _require_one_of(name: str, value: str, allowed: list[str]) -> None:
+    if value not in allowed:
+        raise UserError(f"head: {name}={value!r} is not one of {', '.join(allowed)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,20 +101,28 @@ class Heads:
     def init(self, key: jax.Array) -> Any:
         """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as in PyTorch's linear layers."""
         keys = jax.random.split(key, len(self.configs))
-        return {name: self._init(self.configs[name], k) for name, k in zip(self.configs, keys, strict=True)}
+        params = {}
+        for (name, config), head_key in zip(self.configs.items(), keys, strict=True):
+            params[name] = self._init_head(config, head_key)
+        return params
 
-    def _init(self, config: HeadConfig, key: jax.Array) -> dict[str, Any]:
-        layers, inputs = {}, self.width
-        sizes = [*config.widths, *([self.width] if config.kind == "residual" else [])]
-        for place, outputs in enumerate([*sizes, config.outputs]):
-            name = f"hidden_{place}" if place < len(sizes) else "output"
-            weights, bias = jax.random.split(jax.random.fold_in(key, place))
+    def _init_head(self, config: HeadConfig, key: jax.Array) -> dict[str, Any]:
+        hidden_sizes = list(config.widths)
+        if config.kind == "residual":
+            hidden_sizes.append(self.width)
+        names = [f"hidden_{number}" for number in range(len(hidden_sizes))] + ["output"]
+
+        layers = {}
+        inputs = self.width
+        for number, (name, outputs) in enumerate(zip(names, [*hidden_sizes, config.outputs], strict=True)):
+            kernel_key, bias_key = jax.random.split(jax.random.fold_in(key, number))
             limit = 1 / math.sqrt(inputs)
             layers[name] = {
-                "kernel": jax.random.uniform(weights, (inputs, outputs), minval=-limit, maxval=limit),
-                "bias": jax.random.uniform(bias, (outputs,), minval=-limit, maxval=limit),
+                "kernel": jax.random.uniform(kernel_key, (inputs, outputs), minval=-limit, maxval=limit),
+                "bias": jax.random.uniform(bias_key, (outputs,), minval=-limit, maxval=limit),
             }
             inputs = outputs
+
         if config.constant is not None:
             layers["output"] = {
                 "kernel": jnp.zeros_like(layers["output"]["kernel"]),
@@ -125,9 +141,8 @@ class Heads:
         `params` are those of all heads; `dropout` is a key, None: no dropout.
         """
         hidden = self._hidden(params, name, states, dropout)
-        layer, config = params[name]["output"], self.configs[name]
-        out = _product("...d,dv->...v", hidden, layer["kernel"], self.dtype) + layer["bias"]
-        return out[..., 0] if config.outputs == 1 else out
+        outputs = self._linear(params[name]["output"], hidden)
+        return outputs[..., 0] if self.configs[name].outputs == 1 else outputs
 
     def chosen(
         self,
@@ -142,29 +157,33 @@ class Heads:
         chex.assert_shape(index, hidden.shape[:-1])
         layer = params[name]["output"]
         columns = jnp.take(layer["kernel"], index, axis=1)
-        out = _product("...d,d...->...", hidden, columns, self.dtype)
-        return out + jnp.take(layer["bias"], index)
+        products = _product("...d,d...->...", hidden, columns, self.dtype)
+        return products + jnp.take(layer["bias"], index)
 
     def _hidden(
         self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None
     ) -> jax.Array:
-        config, layers = self.configs[name], params[name]
+        """The input of the output layer, float32 [..., D or the last hidden width]."""
+        config = self.configs[name]
+        layers = params[name]
         x = getattr(states, config.state) if isinstance(states, States) else states
         chex.assert_axis_dimension(x, -1, self.width)
         x = x.astype(jnp.float32)
         if config.kind == "mlp":
-            for place, activation in enumerate(config.activations):
-                x = ACTIVATIONS[activation](self._linear(layers[f"hidden_{place}"], x))
+            for number, activation in enumerate(config.activations):
+                x = ACTIVATIONS[activation](self._linear(layers[f"hidden_{number}"], x))
             return x
-        inner = self._linear(layers["hidden_0"], norm(layers["first_norm"], x))
-        inner = ACTIVATIONS[config.activations[0]](inner)
-        added = self._linear(layers["hidden_1"], inner)
+
+        branch = self._linear(layers["hidden_0"], norm(layers["first_norm"], x))
+        branch = ACTIVATIONS[config.activations[0]](branch)
+        branch = self._linear(layers["hidden_1"], branch)
         if dropout is not None and config.dropout:
-            kept = jax.random.bernoulli(dropout, 1 - config.dropout, added.shape)
-            added = jnp.where(kept, added / (1 - config.dropout), 0.0)
-        return norm(layers["second_norm"], x + added)
+            passes = jax.random.bernoulli(dropout, 1 - config.dropout, branch.shape)
+            branch = jnp.where(passes, branch / (1 - config.dropout), 0.0)
+        return norm(layers["second_norm"], x + branch)
 
     def _linear(self, layer: Any, x: jax.Array) -> jax.Array:
+        """A layer's outputs float32 [..., out] of inputs [..., in]."""
         return _product("...d,df->...f", x, layer["kernel"], self.dtype) + layer["bias"]
 
 
@@ -183,13 +202,14 @@ def save(folder: str | Path, heads: Heads, params: Any) -> None:
     """Writes heads and their parameters beside the weights of their model."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    flat = {name: np.ascontiguousarray(value) for name, value in flatten_dict(params, sep=".").items()}
-    tensor_files.save(flat, folder / WEIGHTS)
-    described = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
-    atomic_write_json(folder / FILE, {"width": heads.width, "heads": described})
+    tensors = {name: np.ascontiguousarray(value) for name, value in flatten_dict(params, sep=".").items()}
+    tensor_files.save(tensors, folder / WEIGHTS)
+    configs = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
+    atomic_write_json(folder / FILE, {"width": heads.width, "heads": configs})
 
 
 def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples, and a `HeadConfig` is hashed."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
@@ -209,16 +229,19 @@ def load(folder: str | Path, width: int) -> tuple[Heads, Any]:
         )
     try:
         configs = {name: HeadConfig(**_with_tuples(config)) for name, config in values["heads"].items()}
-        flat = load_file(folder / WEIGHTS)
+        tensors = load_file(folder / WEIGHTS)
     except (TypeError, AttributeError, SafetensorError, OSError) as error:
         raise UserError(f"{folder} has heads that cannot be read: {error}") from None
     heads = Heads(width, configs)
     shapes = flatten_dict(jax.eval_shape(heads.init, jax.random.key(0)), sep=".")
-    for name, wanted in shapes.items():
-        found = flat.get(name)
-        if found is None or found.shape != wanted.shape:
-            what = "missing" if found is None else f"{list(found.shape)}, {list(wanted.shape)} expected"
-            raise UserError(f"{folder / WEIGHTS}: {name} is {what}")
-        if not np.isfinite(found).all():
+    for name, expected in shapes.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            raise UserError(f"{folder / WEIGHTS}: {name} is missing")
+        if tensor.shape != expected.shape:
+            raise UserError(
+                f"{folder / WEIGHTS}: {name} is {list(tensor.shape)}, {list(expected.shape)} expected"
+            )
+        if not np.isfinite(tensor).all():
             raise UserError(f"{folder / WEIGHTS}: {name} is damaged (NaN or infinite numbers)")
-    return heads, unflatten_dict({name: flat[name] for name in shapes}, sep=".")
+    return heads, unflatten_dict({name: tensors[name] for name in shapes}, sep=".")

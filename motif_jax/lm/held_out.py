@@ -23,10 +23,17 @@ class HeldOut(NamedTuple):
     def of(cls, share: float, seed: int) -> HeldOut:
         """Makes it from a config's share, in (0, 1], and its seed."""
         every = round(1 / share)
-        exact = Fraction(share).limit_denominator(_FINEST) if every <= _FINEST else Fraction(1, every)
-        return cls(exact, seeds.derive(seed, "held out") % every)
+        fraction = Fraction(1, every)
+        if every <= _FINEST:
+            fraction = Fraction(share).limit_denominator(_FINEST)
+        return cls(fraction, seeds.derive(seed, "held out") % every)
 
-    def holds(self, place: int | np.ndarray) -> Any:
+    def holds(self, index: int | np.ndarray) -> Any:
         """Whether the item of an index, or of each index int64 [N], is held out: a bool, or bool [N]."""
-        of, before = self.share, place + self.share.denominator - 1 - self.turn
-        return (before + 1) * of.numerator // of.denominator > before * of.numerator // of.denominator
+        numerator = self.share.numerator
+        denominator = self.share.denominator
+        # Of the first n items n * share are held out, rounded down: an item is where the count rises.
+        shifted = index + denominator - 1 - self.turn
+        count_before = shifted * numerator // denominator
+        count_with = (shifted + 1) * numerator // denominator
+        return count_with > count_before

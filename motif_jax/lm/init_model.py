@@ -15,6 +15,12 @@ from motif_jax.lm.config import ModelConfig
 
 # Margin of a comparing head's score for its tokens over the others: e^6 outweighs the tokens of any short text.
 _SCORE = 6.0
+# Where an architecture has dropout, as fields of `config.Dropout`; the others drop attention weights alone.
+_DROPOUT = {
+    "t5": ("embeddings", "attention", "outputs", "inner", "final"),
+    "gpt2": ("embeddings", "attention", "outputs"),
+    "roberta": ("embeddings", "attention", "outputs"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,19 +50,28 @@ def make(
     Raises:
       UserError: sizes that do not fit together; it names the key in `section` of the config.
     """
-    heads, groups = sizes.heads, sizes.key_value_heads or sizes.heads
+    heads = sizes.heads
+    key_value_heads = sizes.key_value_heads or heads
+    feed_forward = sizes.feed_forward or 4 * sizes.width
+
     rotary = architecture in ("llama", "qwen2")
-    allowed = f"a multiple of the {heads} heads" + rotary * ", and each of an even width"
-    fits = sizes.width % (heads * (1 + rotary)) == 0
-    checks.require(fits, f"{section}.width", sizes.width, allowed)
+    # Rotary positions turn the dimensions of a head in pairs.
+    divisor = 2 * heads if rotary else heads
+    allowed = f"a multiple of the {heads} heads"
+    if rotary:
+        allowed += ", and each of an even width"
+    checks.require(sizes.width % divisor == 0, f"{section}.width", sizes.width, allowed)
+    fits = heads % key_value_heads == 0 and (rotary or key_value_heads == heads)
     allowed = f"a divisor of the {heads} heads, and for other models than llama and qwen2 their number"
-    fits = heads % groups == 0 and (rotary or groups == heads)
-    checks.require(fits, f"{section}.key_value_heads", groups, allowed)
-    inner, fields = sizes.feed_forward or 4 * sizes.width, dataclasses.asdict(sizes)
-    head_width = sizes.width // heads
-    fields |= {"feed_forward": inner, "head_width": head_width, "encoder_layers": sizes.layers}
+    checks.require(fits, f"{section}.key_value_heads", key_value_heads, allowed)
+
+    fields = dataclasses.asdict(sizes) | {
+        "feed_forward": feed_forward,
+        "head_width": sizes.width // heads,
+        "encoder_layers": sizes.layers,
+    }
     # RoBERTa's table begins with rows that no token uses.
-    spare = tokens["pad"] + 1 if architecture == "roberta" else 0
+    unused_positions = tokens["pad"] + 1 if architecture == "roberta" else 0
     layout = configs.LAYOUTS[architecture]
     values: dict[str, Any] = {
         "model_type": architecture,
@@ -66,9 +81,9 @@ def make(
         "pad_token_id": tokens["pad"],
         "eos_token_id": tokens["end"],
         "feed_forward_proj": "gated-gelu",
-        "n_inner": inner,
-        "num_key_value_heads": groups,
-        "max_position_embeddings": sizes.max_length + spare,
+        "n_inner": feed_forward,
+        "num_key_value_heads": key_value_heads,
+        "max_position_embeddings": sizes.max_length + unused_positions,
         **{name: fields[field] for field, (name, *_) in layout.items() if field in fields},
     }
     return configs.parse(values, "the model")
@@ -76,8 +91,8 @@ def make(
 
 def with_dropout(config: ModelConfig, rate: float) -> ModelConfig:
     """Sets the dropout rate wherever the architecture has dropout; see `LanguageModel.with_dropout`."""
-    places = {"t5": 5, "gpt2": 3, "roberta": 3}.get(config.architecture)
-    dropout = configs.Dropout(attention=rate) if places is None else configs.Dropout(*[rate] * places)
+    fields = _DROPOUT.get(config.architecture, ("attention",))
+    dropout = configs.Dropout(**dict.fromkeys(fields, rate))
     return dataclasses.replace(config, dropout=dropout)
 
 
@@ -87,16 +102,22 @@ def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict
     In the first half of the heads keys equal queries, so that a token attends to equal tokens. The other heads attend to the token
     before; the last quarter of the encoder's to the token behind. Training changes all of them. The T5 needs at least four heads.
     """
-    made = copy.deepcopy(jax.device_get(params))
-    half, quarter = config.heads // 2, config.heads // 4
-    ahead = config.relative_buckets // 2 + 1  # the second half of an encoder's buckets is for later tokens
-    made["encoder"]["relative_bias"][1, half : half + quarter] = _SCORE
-    made["encoder"]["relative_bias"][ahead, half + quarter :] = _SCORE
-    made["decoder"]["relative_bias"][1, half:] = _SCORE
-    same = half * config.head_width
+    result: dict[str, Any] = copy.deepcopy(jax.device_get(params))
+    half = config.heads // 2
+    three_quarters = half + config.heads // 4
+
+    # Bucket 1 is the token before; the second half of an encoder's buckets is for later tokens.
+    before = 1
+    behind = config.relative_buckets // 2 + 1
+    result["encoder"]["relative_bias"][before, half:three_quarters] = _SCORE
+    result["encoder"]["relative_bias"][behind, three_quarters:] = _SCORE
+    result["decoder"]["relative_bias"][before, half:] = _SCORE
+
+    columns = half * config.head_width
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):
         for layer in range(layers):
-            for name, part in made[side][f"block_{layer}"].items():
+            for name, module in result[side][f"block_{layer}"].items():
                 if name.endswith("attention"):
-                    part["key"]["kernel"][:, :same] = _SCORE * part["query"]["kernel"][:, :same]
-    return made
+                    query = module["query"]["kernel"]
+                    module["key"]["kernel"][:, :columns] = _SCORE * query[:, :columns]
+    return result

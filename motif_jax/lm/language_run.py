@@ -44,27 +44,32 @@ from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.lm.training_config import FreshModel, LanguageModelConfig
 
-MODEL, TOKENIZER = "model", "tokenizer"
+# Folders in a run's folder.
+MODEL = "model"
+TOKENIZER = "tokenizer"
+# What a run writes before its first step.
+PREPARED = (TOKENS, TOKENIZER)
+# Value of config.model.attention.
 COMPARING = "comparing"
-# Files of a run folder before the first step.
-MADE = (TOKENS, TOKENIZER)
 _DESCRIPTION = "training.json"
 
 
-def architecture_of(given: FreshModel) -> str:
+def architecture_of(model: FreshModel) -> str:
     """The architecture of the fine-tuned folder, or of the config."""
-    return (
-        configs.read(fetch(given.folder, "model.folder")).architecture if given.folder else given.architecture
-    )
+    if model.folder:
+        return configs.read(fetch(model.folder, "model.folder")).architecture
+    return model.architecture
 
 
-def objective_of(wanted: str | None, model: FreshModel) -> str:
-    """The objective, see `objectives`; UserError where it does not fit the architecture."""
+def objective_of(objective: str | None, model: FreshModel) -> str:
+    """The objective, by default the architecture's first, see `objectives`; UserError where it does not fit the architecture."""
     architecture = architecture_of(model)
     allowed = objectives.OF.get(architecture, ())
-    found = wanted or (allowed[0] if allowed else "")
-    checks.require(found in allowed, "objective", found, f"one of {', '.join(allowed)} for {architecture}")
-    return found
+    if not objective:
+        objective = allowed[0] if allowed else ""
+    fits = objective in allowed
+    checks.require(fits, "objective", objective, f"one of {', '.join(allowed)} for {architecture}")
+    return objective
 
 
 def settings_of(config: LanguageModelConfig, tokenizer_folder: Path | None) -> ModelConfig:
@@ -72,61 +77,97 @@ def settings_of(config: LanguageModelConfig, tokenizer_folder: Path | None) -> M
     if config.model.folder:
         settings = weights.read_config(fetch(config.model.folder, "model.folder"))
     else:
-        named = byte_pairs.specials(config.model.architecture)
-        size, tokens = config.tokenizer.vocab_size, named.numbers
-        if tokenizer_folder is not None:
-            tokenizer = Tokenizer.read(tokenizer_folder)
-            size = tokenizer.size
-            tokens = {name: tokenizer.token(getattr(named, name)) for name in ("start", "pad", "end")}
-        model, most = config.model, config.model.max_length or config.length
-        sizes = Sizes(model.width, model.layers, model.heads, model.key_value_heads, model.feed_forward, most)
-        settings = init_model.make(model.architecture, sizes, size, tokens)
-        comparing = model.attention == COMPARING
-        fits = settings.architecture == "t5" and settings.heads >= 4
-        allowed = "'random' but for a T5 of at least 4 heads"
-        checks.require(fits or not comparing, "model.attention", model.attention, allowed)
+        settings = _fresh_settings(config, tokenizer_folder)
     return init_model.with_dropout(settings, config.dropout)
+
+
+def _fresh_settings(config: LanguageModelConfig, tokenizer_folder: Path | None) -> ModelConfig:
+    model = config.model
+    specials = byte_pairs.specials(model.architecture)
+    vocab_size = config.tokenizer.vocab_size
+    tokens = specials.numbers
+    if tokenizer_folder is not None:
+        tokenizer = Tokenizer.read(tokenizer_folder)
+        vocab_size = tokenizer.size
+        tokens = {
+            "start": tokenizer.token(specials.start),
+            "pad": tokenizer.token(specials.pad),
+            "end": tokenizer.token(specials.end),
+        }
+
+    sizes = Sizes(
+        model.width,
+        model.layers,
+        model.heads,
+        model.key_value_heads,
+        model.feed_forward,
+        max_length=model.max_length or config.length,
+    )
+    settings = init_model.make(model.architecture, sizes, vocab_size, tokens)
+    can_compare = settings.architecture == "t5" and settings.heads >= 4
+    allowed = "'random' but for a T5 of at least 4 heads"
+    checks.require(can_compare or model.attention != COMPARING, "model.attention", model.attention, allowed)
+    return settings
 
 
 def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:
     """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model's positions."""
     finetune_params.check(lora, param_shapes(settings))
-    most = settings.max_length
-    fits = most is None or length <= most
-    checks.require(fits, "length", length, f"at most the {most} positions of the model")
+    positions = settings.max_length
+    fits = positions is None or length <= positions
+    checks.require(fits, "length", length, f"at most the {positions} positions of the model")
 
 
 def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
     """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none for masks or spans."""
     mask = tokenizer.token("<mask>") if objective == "masked" else -1
-    numbers = range(byte_pairs.SENTINELS if objective == "spans" else 0)
-    sentinels = tuple(tokenizer.token(f"<extra_id_{number}>") for number in numbers)
+    sentinels: tuple[int, ...] = ()
+    if objective == "spans":
+        numbers = range(byte_pairs.SENTINELS)
+        sentinels = tuple(tokenizer.token(f"<extra_id_{number}>") for number in numbers)
     return objectives.Tokens(
-        settings.start_id, settings.end_ids[0], settings.pad_id, mask, sentinels, settings.vocab_size
+        start=settings.start_id,
+        end=settings.end_ids[0],
+        pad=settings.pad_id,
+        mask=mask,
+        sentinels=sentinels,
+        size=settings.vocab_size,
     )
 
 
 def longest_item(packing: str, length: int, objective: str) -> int | None:
     """Most tokens of an item, its end included; None where windows run over items."""
+    if packing == "windows":
+        return None
     # The masked objective adds a start token.
-    return None if packing == "windows" else length - (objective == "masked")
+    return length - 1 if objective == "masked" else length
 
 
 def check_memory(config: LanguageModelConfig, settings: ModelConfig) -> None:
     """Raises UserError where a step needs more memory than a device reports; quantised bases are not counted."""
-    available, spec = footprint.device_memory(), finetune_params.spec_of(config.lora)
+    available = footprint.device_memory()
     if available is None or config.lora.base in quantised.KINDS:
         return
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
-    dtype, trained = jnp.dtype(jnp.float32), None
+    params_dtype = jnp.dtype(jnp.float32)
+    trained = None
+    spec = finetune_params.spec_of(config.lora)
     if spec is not None:
-        dtype, shapes = jnp.dtype(config.lora.base), param_shapes(model.config)
+        params_dtype = jnp.dtype(config.lora.base)
+        shapes = param_shapes(model.config)
         trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
-    rows, length = config.batch_size // config.accumulate, config.length
-    how = {"chunk": config.logits_chunk, "sizes": offline_run.mesh_sizes(config), "params_dtype": dtype}
-    need = footprint.of_training(model, rows, length, written=length, trained=trained, **how)
+    memory = footprint.of_training(
+        model,
+        batch=config.batch_size // config.accumulate,
+        length=config.length,
+        written=config.length,
+        trained=trained,
+        chunk=config.logits_chunk,
+        sizes=offline_run.mesh_sizes(config),
+        params_dtype=params_dtype,
+    )
     remedy = "raise config.accumulate or config.sharding.fsdp, set config.remat=True, config.logits_chunk, or a smaller config.model"
-    need.require(available, remedy)
+    memory.require(available, remedy)
 
 
 def build(
@@ -141,40 +182,60 @@ def build(
     settings = settings_of(config, tokenizer_folder)
     tokenizer = Tokenizer.read(tokenizer_folder, settings.vocab_size)
     longest = longest_item(config.packing, config.length, objective)
-    # Such a model always reads prompts with special tokens: T5's end with its end token.
-    whole = objective == "prefix"
-    data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped, whole)
+    data = text_data.prepare(
+        config,
+        workdir,
+        tokenizer_folder,
+        settings.end_ids[0],
+        longest,
+        stopped,
+        # Such a model always reads prompts with special tokens: T5's end with its end token.
+        whole_prompts=objective == "prefix",
+    )
     if data is None:
         return None
+
     tokens = special_tokens(settings, tokenizer, objective)
     rows = TextRows(objective, config.packing, config.length, tokens)
 
     def batches(part: str) -> WindowBatches | ItemBatches:
-        dataset, seed = data[part], seeds.derive(config.seed, part)
+        dataset = data[part]
+        seed = seeds.derive(config.seed, part)
         if config.packing == "windows":
             return WindowBatches(dataset, rows, config.batch_size, seed)
-        return ItemBatches(dataset, rows, config.batch_size, seed, config.chunk_steps if part == TRAIN else 1)
+        # Held-out batches are taken one by one.
+        group = config.chunk_steps if part == TRAIN else 1
+        return ItemBatches(dataset, rows, config.batch_size, seed, group)
 
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
     adaptation = Adaptation(
-        model, finetune_params.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
+        model,
+        finetune_params.spec_of(config.lora),
+        config.lora.base,
+        chunk=config.logits_chunk,
+        dropout=config.dropout > 0,
     )
-    learned, frozen = adaptation.arrange(
-        *_parameters(config, model, source), key_of(config.seed, "additions")
+    params, head = _initial_parameters(config, model, source)
+    learned, frozen = adaptation.arrange(params, head, key_of(config.seed, "additions"))
+    # Names of data as an error shows them, see `records.refuse_other_data`.
+    data_digests = {part: dataset.manifest["content"] for part, dataset in data.items()}
+    data_digests["tokenizer"] = data[TRAIN].manifest["tokenizer"]
+    data_digests["base model"] = weights.digest(source) if source else "none"
+    training_data = TrainingData(
+        batches(TRAIN), batches(HELD_OUT), data_digests, str(config.tokens or config.texts)
     )
-    found = {part: dataset.manifest["content"] for part, dataset in data.items()}
-    found["tokenizer"] = data[TRAIN].manifest["tokenizer"]
-    found["base model"] = weights.digest(source) if source else "none"
-    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, str(config.tokens or config.texts))
-    task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel, config.steps)
-    about = (
+    task = LanguageTask(config, adaptation.sums, (learned, frozen), training_data, parallel, config.steps)
+    description = (
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data[TRAIN].num_tokens:,} tokens of {data[TRAIN].num_items:,} texts to learn from, {data[HELD_OUT].num_tokens:,} held out"
     )
-    return OfflineRun(task, about, lambda: _export(task, adaptation, tokenizer_folder, workdir))
+    return OfflineRun(task, description, lambda: _export(task, adaptation, tokenizer_folder, workdir))
 
 
-def _parameters(config: LanguageModelConfig, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
+def _initial_parameters(
+    config: LanguageModelConfig, model: LanguageModel, source: Path | None
+) -> tuple[Any, Any]:
+    """The model's parameters and its head for masked tokens or None, numpy arrays, from folder `source` or fresh."""
     head = None
     if source:
         params = weights.load(source, model.config)
@@ -188,16 +249,16 @@ def _parameters(config: LanguageModelConfig, model: LanguageModel, source: Path 
     return params, head
 
 
-def _export(task: LanguageTask, adaptation: Adaptation, tokenizer: Path, workdir: Path) -> Path:
+def _export(task: LanguageTask, adaptation: Adaptation, tokenizer_folder: Path, workdir: Path) -> Path:
     """Writes the model of the evaluation chosen in summary.json, as transformers opens it; returns its folder."""
     target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
         params, head = adaptation.whole(items["params"], task.shared() or {})
-        with replaced_folder(target) as part:
-            folder.write(part, adaptation.model.config, params, tokenizer=tokenizer)
+        with replaced_folder(target) as staging:
+            folder.write(staging, adaptation.model.config, params, tokenizer=tokenizer_folder)
             if head is not None:
-                masked_head.add(part, head)
-            atomic_write_json(part / _DESCRIPTION, trained)
+                masked_head.add(staging, head)
+            atomic_write_json(staging / _DESCRIPTION, trained)
 
     return records.export(workdir, target / _DESCRIPTION, {"params": task.learned}, write)

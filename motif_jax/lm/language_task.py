@@ -19,7 +19,8 @@ class LanguageTask(SumsTask):
     """A training of a language model."""
 
     config: LanguageModelConfig
-    title, unit = "train language model", "tokens"
+    title = "train language model"
+    unit = "tokens"
     _train: WindowBatches | ItemBatches
 
     def units(self, step: int) -> int:
@@ -27,9 +28,14 @@ class LanguageTask(SumsTask):
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         tokens = metrics["tokens"].astype(np.float64)
-        means = {name: (metrics[name] * tokens).sum() for name in ("loss", "accuracy")}
-        norm = metrics["gradient_norm"].sum(dtype=np.float64)
-        return {"steps": tokens.size, "tokens": tokens.sum(), **means, "gradient_norm": norm}
+        # A step's loss and accuracy are means over its tokens: weighted by them, sums of steps give means over all tokens.
+        return {
+            "steps": tokens.size,
+            "tokens": tokens.sum(),
+            "loss": (metrics["loss"] * tokens).sum(),
+            "accuracy": (metrics["accuracy"] * tokens).sum(),
+            "gradient_norm": metrics["gradient_norm"].sum(dtype=np.float64),
+        }
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         if not sums.get("tokens"):
@@ -38,23 +44,23 @@ class LanguageTask(SumsTask):
         return {"loss": loss, "perplexity": perplexity(loss)}
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
-        found = self.held_out(state, shared, position)
-        trained = position.mean("loss", "tokens")
+        held_out = self.held_out(state, shared, position)
+        train_loss = position.mean("loss", "tokens")
         row = {
-            "validation/loss": found.loss,
-            "validation/perplexity": perplexity(found.loss),
-            "validation/accuracy": found.accuracy,
-            "validation/tokens": round(found.counted),
-            "train/loss": trained,
-            "train/perplexity": perplexity(trained),
+            "validation/loss": held_out.loss,
+            "validation/perplexity": perplexity(held_out.loss),
+            "validation/accuracy": held_out.accuracy,
+            "validation/tokens": round(held_out.counted),
+            "train/loss": train_loss,
+            "train/perplexity": perplexity(train_loss),
             "train/accuracy": position.mean("accuracy", "tokens"),
             "train/tokens": self.units(position.step),
             "train/passes": position.step / self._train.steps_per_pass,
         }
-        text = f"perplexity {perplexity(found.loss):.2f} on {round(found.counted):,} held-out tokens"
+        text = f"perplexity {perplexity(held_out.loss):.2f} on {round(held_out.counted):,} held-out tokens"
         return self.evaluation(row, text, position)
 
 
 def perplexity(loss: float) -> float:
-    """exp of the loss a token; infinity on overflow."""
-    return math.exp(loss) if not loss > 700 else math.inf
+    """exp of the loss (nats a token); infinity on overflow."""
+    return math.inf if loss > 700 else math.exp(loss)

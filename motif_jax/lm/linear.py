@@ -65,11 +65,11 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
 def require_apart() -> None:
     """Raises ValueError where an active replacement has values of stacked blocks, which no block by itself would find."""
     for replacement in active():
-        together = [path for path in replacement.values if block_stack.is_stacked((path,))]
-        if together:
-            raise ValueError(
-                f"{together[0]}: the values of stacked blocks, and the model's blocks run one after the other"
-            )
+        for path in replacement.values:
+            if block_stack.is_stacked((path,)):
+                raise ValueError(
+                    f"{path}: the values of stacked blocks, and the model's blocks run one after the other"
+                )
 
 
 def kernels(params: Any) -> dict[Path, Any]:
@@ -85,17 +85,23 @@ def matching(params: Any, patterns: Sequence[str]) -> list[Path]:
     Raises:
       UserError: a pattern matches no layer.
     """
-    there = {"/".join(path): path for path in kernels(params)}
+    paths = {"/".join(path): path for path in kernels(params)}
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in there):
-            ends = sorted({"/".join(("*", *path[-2:])) for path in there.values()})
+        if not any(fnmatchcase(name, pattern) for name in paths):
+            endings = sorted({"/".join(("*", *path[-2:])) for path in paths.values()})
             raise UserError(
-                f"config.lora.patterns: pattern {pattern!r} matches no linear layer; there are {', '.join(ends)}"
+                f"config.lora.patterns: pattern {pattern!r} matches no linear layer; there are {', '.join(endings)}"
             )
-    return [path for name, path in there.items() if any(fnmatchcase(name, one) for one in patterns)]
+    matches = []
+    for name, path in paths.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            matches.append(path)
+    return matches
 
 
 def replaced(params: Any, changed: Mapping[Path, Any]) -> Any:
     """Replaces or adds the kernels at some paths; None removes a kernel."""
-    flat = flatten_dict(params) | {(*path, "kernel"): kernel for path, kernel in changed.items()}
+    flat = flatten_dict(params)
+    for path, kernel in changed.items():
+        flat[(*path, "kernel")] = kernel
     return unflatten_dict({path: value for path, value in flat.items() if value is not None})

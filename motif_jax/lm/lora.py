@@ -49,13 +49,15 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
     Raises:
       UserError: a pattern matches no layer.
     """
-    shapes, found = linear.kernels(params), {}
+    kernels = linear.kernels(params)
+    additions = {}
     for number, path in enumerate(linear.matching(params, spec.patterns)):
-        inside, outside = shapes[path].shape
-        own, bound = jax.random.fold_in(key, number), inside**-0.5
-        a = jax.random.uniform(own, (inside, spec.rank), minval=-bound, maxval=bound)
-        found["/".join(path)] = {"a": a, "b": jnp.zeros((spec.rank, outside))}
-    return found
+        inputs, outputs = kernels[path].shape
+        limit = inputs**-0.5
+        layer_key = jax.random.fold_in(key, number)
+        a = jax.random.uniform(layer_key, (inputs, spec.rank), minval=-limit, maxval=limit)
+        additions["/".join(path)] = {"a": a, "b": jnp.zeros((spec.rank, outputs))}
+    return additions
 
 
 def added(additions: Additions, spec: Spec) -> AbstractContextManager[None]:
@@ -63,17 +65,20 @@ def added(additions: Additions, spec: Spec) -> AbstractContextManager[None]:
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any) -> jax.Array:
         y = plain()
-        low = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
-        return y + (low @ addition["b"].astype(y.dtype)) * spec.scale
+        low_rank = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
+        return y + (low_rank @ addition["b"].astype(y.dtype)) * spec.scale
 
     return linear.computed_by(layer, additions)
 
 
 def merged(params: Any, additions: Additions, spec: Spec) -> Any:
     """Parameters with the additions merged in float32: numpy arrays of the kernels' dtype."""
-    shapes, changed = linear.kernels(params), {}
+    kernels = linear.kernels(params)
+    merged_kernels = {}
     for name, addition in additions.items():
         path = tuple(name.split("/"))
-        a, b, kernel = (np.asarray(x, np.float32) for x in (addition["a"], addition["b"], shapes[path]))
-        changed[path] = (kernel + spec.scale * (a @ b)).astype(shapes[path].dtype)
-    return linear.replaced(params, changed)
+        kernel = np.asarray(kernels[path], np.float32)
+        a = np.asarray(addition["a"], np.float32)
+        b = np.asarray(addition["b"], np.float32)
+        merged_kernels[path] = (kernel + spec.scale * (a @ b)).astype(kernels[path].dtype)
+    return linear.replaced(params, merged_kernels)

@@ -16,7 +16,7 @@ from motif_jax.lm import heads
 from motif_jax.lm.config import FILE, ModelConfig
 from motif_jax.lm.weights import SINGLE, Tensors
 
-# Parameter -> tensor; the first is transposed in the file.
+# Parameter -> tensor; the kernel is transposed in the file.
 _NAMES = {
     "kernel": "lm_head.dense.weight",
     "bias": "lm_head.dense.bias",
@@ -28,10 +28,13 @@ _NAMES = {
 
 def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
     """Fresh parameters, float32."""
-    zeros, ones = jnp.zeros(config.width), jnp.ones(config.width)
-    kernel = config.initializer * jax.random.normal(key, (config.width, config.width))
-    head = {"kernel": kernel, "bias": zeros, "norm_scale": ones, "norm_bias": zeros}
-    return {**head, "token_bias": jnp.zeros(config.vocab_size)}
+    return {
+        "kernel": config.initializer * jax.random.normal(key, (config.width, config.width)),
+        "bias": jnp.zeros(config.width),
+        "norm_scale": jnp.ones(config.width),
+        "norm_bias": jnp.zeros(config.width),
+        "token_bias": jnp.zeros(config.vocab_size),
+    }
 
 
 def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> jax.Array:
@@ -47,21 +50,22 @@ def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> ja
 
 def load(folder: str | Path) -> dict[str, np.ndarray] | None:
     """The head of a checkpoint folder, float32; None where it has none."""
-    tensors, found = Tensors(folder), {}
-    for name, tensor in _NAMES.items():
-        value = tensors.find(tensor)
+    tensors = Tensors(folder)
+    head = {}
+    for name, tensor_name in _NAMES.items():
+        value = tensors.find(tensor_name)
         if value is None:
             return None
-        found[name] = np.asarray(value.T if name == "kernel" else value, np.float32)
-    return found
+        head[name] = np.asarray(value.T if name == "kernel" else value, np.float32)
+    return head
 
 
 def add(folder: Path, head: Any) -> None:
     """Adds the head to the weights in its model's folder, which transformers then opens as a masked language model."""
     tensors = load_file(folder / SINGLE)
-    for name, tensor in _NAMES.items():
+    for name, tensor_name in _NAMES.items():
         value = np.asarray(head[name])
-        tensors[tensor] = np.ascontiguousarray(value.T if name == "kernel" else value)
+        tensors[tensor_name] = np.ascontiguousarray(value.T if name == "kernel" else value)
     tensor_files.save(tensors, folder / SINGLE, metadata={"format": "pt"})
     values = read_json(folder / FILE, "write the folder again")
     atomic_write_json(folder / FILE, {**values, "architectures": ["RobertaForMaskedLM"]})

@@ -130,18 +130,25 @@ class LanguageModel:
         Returns states [B, T, D] (the encoder's where there is one), and the prompts.
         """
         chex.assert_rank(valid, 2)
-        embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
+        if embeddings is None:
+            embeddings = self._embed_tokens(params, tokens, valid)
         positions = _counted(valid, axis=1)
         length = valid.sum(axis=1, dtype=jnp.int32)
+
         if self.config.encoder_layers or not self.config.has_decoder:
             states = self._apply(params, embeddings, valid, positions, method="encode")
-            keys = self._apply(params, states.after, method="encoded_keys") if self.config.has_decoder else ()
+            keys: LayerKeys = ()
+            if self.config.has_decoder:
+                keys = self._apply(params, states.after, method="encoded_keys")
             return states, EncodedPrompt(keys, valid, length)
+
+        # A decoder alone runs the prompt as the one continuation of nothing.
         bias = own_bias(valid[:, None], None, valid.shape[1])
         context = Context(positions[:, None], bias, key_positions=positions[:, None])
         states, keys = self._apply(params, embeddings[:, None], context, method="decode")
-        one = States(states.before[:, 0], states.after[:, 0])
-        return one, EncodedPrompt(over_layers(lambda leaf: leaf[:, 0], keys), valid, length)
+        prompt_states = States(states.before[:, 0], states.after[:, 0])
+        prompt_keys = over_layers(lambda leaf: leaf[:, 0], keys)
+        return prompt_states, EncodedPrompt(prompt_keys, valid, length)
 
     def start(self, batch: int, branches: int, capacity: int) -> Cache:
         """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
@@ -177,44 +184,59 @@ class LanguageModel:
           States [B, N, S, D], and the cache with the new tokens (None without a cache).
         """
         chex.assert_rank(valid, 3)
-        embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
-        length, slot = valid.shape[2], None if cache is None else cache.slot
-        before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
+        if embeddings is None:
+            embeddings = self._embed_tokens(params, tokens, valid)
+        length = valid.shape[2]
+        if cache is None:
+            slot = None
+            cache_keys = None
+            count = jnp.zeros(valid.shape[:2], jnp.int32)
+            own_valid = valid
+        else:
+            slot = cache.slot
+            cache_keys = cache.keys
+            count = cache.written
+            own_valid = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, slot))
         if prompt is not None and not self.config.encoder_layers:
-            before = before + prompt.length[:, None]
-        positions = before[..., None] + _counted(valid, axis=2)
-        seen = valid
-        if cache is not None:
-            seen = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, cache.slot))
+            count = count + prompt.length[:, None]
+        positions = count[..., None] + _counted(valid, axis=2)
+
         # Tokens of a cache are counted behind their prompt, whatever padding lies between.
         first_position = jnp.zeros(len(valid), jnp.int32)
         if prompt is not None and not self.config.encoder_layers:
             first_position = prompt.length
-        key_positions = first_position[:, None, None] + _counted(seen, axis=2)
-        context = Context(positions, own_bias(seen, slot, length), slot=slot, key_positions=key_positions)
-        prefix = encoded = None
+        key_positions = first_position[:, None, None] + _counted(own_valid, axis=2)
+        bias = own_bias(own_valid, slot, length)
+        context = Context(positions, bias, slot=slot, key_positions=key_positions)
+
+        prefix_keys = None
+        encoded_keys = None
         if prompt is not None:
             bias = mask_bias(prompt.valid)[:, None, None, None]
             if self.config.encoder_layers:
-                encoded, context = prompt.keys, context._replace(cross_bias=bias)
+                encoded_keys = prompt.keys
+                context = context._replace(cross_bias=bias)
             else:
-                prefix = prompt.keys
+                prefix_keys = prompt.keys
                 prefix_positions = _counted(prompt.valid, axis=1)
                 context = context._replace(prefix_bias=bias, prefix_positions=prefix_positions)
-        given = (embeddings, context, prefix, None if cache is None else cache.keys, encoded)
+
         turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
-        states, keys = self._apply(params, *given, method="decode", turn=turn)
+        states, keys = self._apply(
+            params, embeddings, context, prefix_keys, cache_keys, encoded_keys, method="decode", turn=turn
+        )
         if cache is None:
             return states, None
-        added = valid.sum(axis=2, dtype=jnp.int32)
-        return states, Cache(keys, seen, cache.slot + length, cache.written + added)
+        written = cache.written + valid.sum(axis=2, dtype=jnp.int32)
+        return states, Cache(keys, own_valid, cache.slot + length, written)
 
-    def _embedded(self, params: Any, tokens: jax.Array | None, valid: jax.Array) -> jax.Array:
+    def _embed_tokens(self, params: Any, tokens: jax.Array | None, valid: jax.Array) -> jax.Array:
         assert tokens is not None
         chex.assert_equal_shape([tokens, valid])
         return self.embed(params, tokens)
 
     def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
+        """Calls a method of the network; each `turn` has dropout of its own."""
         rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}
         if method not in _WITHOUT_BLOCKS:
             params = self.prepared(params)

@@ -17,6 +17,7 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.lm.training import TokenBatch
 
+# Architecture -> its objectives, the usual one first.
 OF = {
     "gpt2": ("causal",),
     "llama": ("causal",),
@@ -26,7 +27,9 @@ OF = {
     "roberta": ("masked",),
     "t5": ("spans", "prefix"),
 }
-NOISE, SPAN = 0.15, 3.0
+# Share of the tokens that are masked or lie in spans, and the mean length of a span.
+NOISE = 0.15
+SPAN = 3.0
 
 
 class Tokens(NamedTuple):
@@ -56,8 +59,9 @@ class ObjectiveRows(NamedTuple):
 
 def causal(rows: ObjectiveRows) -> TokenBatch:
     """Predicts every token except a row's first and its prompt."""
-    targets, there = rows.tokens[:, 1:], rows.valid[:, 1:]
-    weights = there & (np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None])
+    targets = rows.tokens[:, 1:]
+    behind_prompt = np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None]
+    weights = rows.valid[:, 1:] & behind_prompt
     return TokenBatch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
 
 
@@ -66,13 +70,17 @@ def masked(rows: ObjectiveRows, tokens: Tokens, rng: np.random.Generator) -> Tok
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
     valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
-    choosable = valid & ~np.isin(targets, (tokens.start, tokens.end, tokens.pad))
-    choosable &= np.arange(targets.shape[1]) > rows.prompt[:, None]
-    draws = np.where(choosable, rng.random(targets.shape), 2.0)
-    chosen = (draws < NOISE) | ((draws == draws.min(axis=1, keepdims=True)) & choosable)
-    kind, others = rng.random(targets.shape), rng.integers(0, tokens.size, targets.shape, dtype=np.int32)
+
+    eligible = valid & ~np.isin(targets, (tokens.start, tokens.end, tokens.pad))
+    eligible &= np.arange(targets.shape[1]) > rows.prompt[:, None]
+    draws = np.where(eligible, rng.random(targets.shape), 2.0)
+    lowest = draws == draws.min(axis=1, keepdims=True)
+    chosen = (draws < NOISE) | (lowest & eligible)
+
+    kind = rng.random(targets.shape)
+    random_tokens = rng.integers(0, tokens.size, targets.shape, dtype=np.int32)
     inputs = np.where(chosen & (kind < 0.8), np.int32(tokens.mask), targets)
-    inputs = np.where(chosen & (kind >= 0.9), others, inputs)
+    inputs = np.where(chosen & (kind >= 0.9), random_tokens, inputs)
     return TokenBatch(inputs, valid, targets, chosen.astype(np.float32))
 
 
@@ -88,11 +96,14 @@ def span_window(length: int) -> int:
     Raises:
       UserError: no text fits.
     """
-    counts = {size: span_counts(size) for size in range(2, 2 * length)}
-    fits = [size for size, (noise, spans) in counts.items() if size - noise + spans + 1 <= length]
-    if not fits:
+    longest = None
+    for size in range(2, 2 * length):
+        noise, count = span_counts(size)
+        if size - noise + count + 1 <= length:
+            longest = size
+    if longest is None:
         raise UserError(f"config.length={length}: must be at least 3, to hold a span")
-    return fits[-1]
+    return longest
 
 
 def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
@@ -103,21 +114,31 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
             f"rows of {rows.shape[1]} tokens have {count} spans, the tokenizer has {len(tokens.sentinels)} sentinels: a smaller "
             "config.length is needed"
         )
-    inputs, targets = [], []
+    prompts = []
+    targets = []
     for row in rows:
-        kept, lost = _parts(rows.shape[1] - noise, count, rng), _parts(noise, count, rng)
-        ends = np.cumsum(np.stack([kept, lost], axis=1).reshape(-1))
-        parts, read, written = np.split(row, ends[:-1]), [], []
-        for sentinel, here, gone in zip(tokens.sentinels, parts[0::2], parts[1::2]):
-            read += [here, [sentinel]]
-            written += [[sentinel], gone]
-        inputs.append(np.concatenate([*read, [tokens.end]]))
-        targets.append(np.concatenate([*written, [tokens.end]]))
-    read_rows, found = np.asarray(inputs, np.int32), np.asarray(targets, np.int32)
-    return _sequence(read_rows, np.ones(read_rows.shape, bool), found, np.ones(found.shape, bool), tokens)
+        # Text and spans alternate; a row begins with text.
+        text_lengths = _random_lengths(rows.shape[1] - noise, count, rng)
+        span_lengths = _random_lengths(noise, count, rng)
+        ends = np.cumsum(np.stack([text_lengths, span_lengths], axis=1).reshape(-1))
+        pieces = np.split(row, ends[:-1])
+
+        prompt = []
+        target = []
+        for sentinel, text, span in zip(tokens.sentinels[:count], pieces[0::2], pieces[1::2], strict=True):
+            prompt += [text, [sentinel]]
+            target += [[sentinel], span]
+        prompts.append(np.concatenate([*prompt, [tokens.end]]))
+        targets.append(np.concatenate([*target, [tokens.end]]))
+
+    prompt_rows = np.asarray(prompts, np.int32)
+    target_rows = np.asarray(targets, np.int32)
+    prompt_valid = np.ones(prompt_rows.shape, bool)
+    target_valid = np.ones(target_rows.shape, bool)
+    return _encoder_decoder_batch(prompt_rows, prompt_valid, target_rows, target_valid, tokens)
 
 
-def _parts(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
+def _random_lengths(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Divides `total` into `count` random integers of at least 1."""
     cuts = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
     return np.diff(np.concatenate([[0], cuts, [total]]))
@@ -126,34 +147,46 @@ def _parts(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
 def prefix(
     rows: ObjectiveRows, widths: tuple[int, int], tokens: Tokens, rng: np.random.Generator
 ) -> TokenBatch:
-    """Predicts each row after its prompt; a row without a prompt is divided at a random place from a quarter to three quarters.
+    """Predicts each row after its prompt; a row without a prompt is divided at random between a quarter and three quarters.
 
     `widths` are the padded lengths of prompts and targets.
     """
     length = rows.valid.sum(axis=1)
-    some = rng.integers(length // 4, np.maximum(length - length // 4, length // 4 + 1))
-    cut = np.where(rows.prompt > 0, rows.prompt, some)
-    inside = [np.arange(width) for width in widths]
-    read = inside[0] < cut[:, None]
-    wrote = inside[1] < (length - cut)[:, None]
-    most = rows.tokens.shape[1] - 1
-    behind = np.minimum(cut[:, None] + inside[1], most)
-    prompt = np.where(read, rows.tokens[:, np.minimum(inside[0], most)], np.int32(tokens.pad))
+    random_cut = rng.integers(length // 4, np.maximum(length - length // 4, length // 4 + 1))
+    cut = np.where(rows.prompt > 0, rows.prompt, random_cut)
+    prompt_width, target_width = widths
+    last = rows.tokens.shape[1] - 1
+
+    prompt_index = np.arange(prompt_width)
+    prompt_valid = prompt_index < cut[:, None]
+    prompt = rows.tokens[:, np.minimum(prompt_index, last)]
+    prompt = np.where(prompt_valid, prompt, np.int32(tokens.pad))
     # An encoder needs at least one token to attend to.
-    read[:, 0] = True
-    rest = np.where(wrote, np.take_along_axis(rows.tokens, behind, axis=1), np.int32(tokens.pad))
-    return _sequence(prompt, read, rest, wrote, tokens)
+    prompt_valid[:, 0] = True
+
+    target_index = np.arange(target_width)
+    target_valid = target_index < (length - cut)[:, None]
+    targets = np.take_along_axis(rows.tokens, np.minimum(cut[:, None] + target_index, last), axis=1)
+    targets = np.where(target_valid, targets, np.int32(tokens.pad))
+    return _encoder_decoder_batch(prompt, prompt_valid, targets, target_valid, tokens)
 
 
 def prefix_widths(length: int) -> tuple[int, int]:
     """Widths that are enough in `prefix` for rows of `length` tokens without prompts."""
-    return length - length // 4, length - length // 4
+    three_quarters = length - length // 4
+    return three_quarters, three_quarters
 
 
-def _sequence(
-    read: np.ndarray, good: np.ndarray, targets: np.ndarray, there: np.ndarray, tokens: Tokens
+def _encoder_decoder_batch(
+    prompt: np.ndarray,
+    prompt_valid: np.ndarray,
+    targets: np.ndarray,
+    target_valid: np.ndarray,
+    tokens: Tokens,
 ) -> TokenBatch:
+    """The decoder reads the targets one step later, behind its start token."""
     first = np.full((len(targets), 1), tokens.start, np.int32)
-    before = np.concatenate([first, targets[:, :-1]], axis=1)
-    valid = np.concatenate([np.ones_like(there[:, :1]), there[:, :-1]], axis=1)
-    return TokenBatch(before, valid, targets, there.astype(np.float32), read, good)
+    inputs = np.concatenate([first, targets[:, :-1]], axis=1)
+    valid = np.concatenate([np.ones_like(target_valid[:, :1]), target_valid[:, :-1]], axis=1)
+    weights = target_valid.astype(np.float32)
+    return TokenBatch(inputs, valid, targets, weights, prompt, prompt_valid)

@@ -16,58 +16,94 @@ from motif_jax.lm.tokens import Tokenizer
 from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 
+# Keys that a resumed run may not change.
 IDENTITY = (
-    "stage seed texts text_item tokens held_out model tokenizer objective packing length batch_size accumulate steps "
-    "evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices sharding"
-).split()
+    "stage",
+    "seed",
+    "texts",
+    "text_item",
+    "tokens",
+    "held_out",
+    "model",
+    "tokenizer",
+    "objective",
+    "packing",
+    "length",
+    "batch_size",
+    "accumulate",
+    "steps",
+    "evaluate_every",
+    "evaluation_batches",
+    "chunk_steps",
+    "optimizer",
+    "dropout",
+    "lora",
+    "dtype",
+    "early_stopping",
+    "num_devices",
+    "sharding",
+)
 
 
-def check(given: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, given, IDENTITY)
-    config = read_section(LanguageModelConfig, given)
+def check(plain_config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, plain_config, IDENTITY)
+    config = read_section(LanguageModelConfig, plain_config)
     offline_run.check(config, config.steps)
     _check_model(config)
     _check_texts(config)
 
 
 def _check_model(config: LanguageModelConfig) -> None:
-    folder, settings = None, config.tokenizer
-    if config.model.folder:
-        allowed = "None: config.model.folder has a tokenizer"
-        checks.require_key(config, "tokenizer.folder", not settings.folder, allowed)
-        folder = fetch(config.model.folder, "model.folder")
-    elif settings.folder:
-        folder = checks.existing_folder(config, "tokenizer.folder")
-    else:
-        allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
-        checks.require_key(config, "tokens", not config.tokens, allowed)
-        byte_pairs.check_phrase(settings.phrase)
-        least = byte_pairs.smallest(config.model.architecture)
-        allowed = f"at least {least}: all bytes and special tokens"
-        checks.require_key(config, "tokenizer.vocab_size", settings.vocab_size >= least, allowed)
+    tokenizer_folder = _check_tokenizer(config)
+
     objective = language_run.objective_of(config.objective, config.model)
-    spans = objective == "spans" and config.packing == "items"
+    span_items = objective == "spans" and config.packing == "items"
     allowed = "'windows' for spans; items are learned with config.objective=prefix"
-    checks.require_key(config, "packing", not spans, allowed)
-    quantised = config.lora.base != "float32" and finetune_params.spec_of(config.lora) is None
+    checks.require_key(config, "packing", not span_items, allowed)
+    trains_base = finetune_params.spec_of(config.lora) is None
     allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
-    checks.require_key(config, "lora.base", not quantised, allowed)
-    model = language_run.settings_of(config, folder)
-    if folder is not None:
-        tokenizer = Tokenizer.read(folder, model.vocab_size)
+    checks.require_key(config, "lora.base", config.lora.base == "float32" or not trains_base, allowed)
+
+    model = language_run.settings_of(config, tokenizer_folder)
+    if tokenizer_folder is not None:
+        tokenizer = Tokenizer.read(tokenizer_folder, model.vocab_size)
         if config.tokens:
-            parts = text_data.open_tokens(config.tokens, folder, "tokens")
-            for part in parts:
-                text_batches.check_prompts(config.packing, part)
-            longest = language_run.longest_item(config.packing, config.length, objective)
-            most = max(int(part.lengths.max(initial=0)) for part in parts)
-            if longest is not None and most > longest:
-                least = config.length + most - longest
-                allowed = f"at least {least}: items of config.tokens={config.tokens} have up to {most} tokens"
-                checks.require_key(config, "length", False, allowed)
+            _check_tokens(config, tokenizer_folder, objective)
         language_run.special_tokens(model, tokenizer, objective)
     language_run.check_shapes(config.lora, config.length, model)
     language_run.check_memory(config, model)
+
+
+def _check_tokenizer(config: LanguageModelConfig) -> Path | None:
+    """The folder of the tokenizer; None where the run makes one."""
+    settings = config.tokenizer
+    if config.model.folder:
+        allowed = "None: config.model.folder has a tokenizer"
+        checks.require_key(config, "tokenizer.folder", not settings.folder, allowed)
+        return fetch(config.model.folder, "model.folder")
+    if settings.folder:
+        return checks.existing_folder(config, "tokenizer.folder")
+
+    allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
+    checks.require_key(config, "tokens", not config.tokens, allowed)
+    byte_pairs.check_phrase(settings.phrase)
+    smallest = byte_pairs.smallest(config.model.architecture)
+    allowed = f"at least {smallest}: all bytes and special tokens"
+    checks.require_key(config, "tokenizer.vocab_size", settings.vocab_size >= smallest, allowed)
+    return None
+
+
+def _check_tokens(config: LanguageModelConfig, tokenizer_folder: Path, objective: str) -> None:
+    """Checks the datasets of config.tokens."""
+    datasets = text_data.open_tokens(str(config.tokens), tokenizer_folder, "tokens")
+    for dataset in datasets:
+        text_batches.check_prompts(config.packing, dataset)
+    limit = language_run.longest_item(config.packing, config.length, objective)
+    longest = max(int(dataset.lengths.max(initial=0)) for dataset in datasets)
+    if limit is not None and longest > limit:
+        needed = config.length + longest - limit
+        allowed = f"at least {needed}: items of config.tokens={config.tokens} have up to {longest} tokens"
+        checks.require_key(config, "length", False, allowed)
 
 
 def _check_texts(config: LanguageModelConfig) -> None:
@@ -78,17 +114,17 @@ def _check_texts(config: LanguageModelConfig) -> None:
     paths = corpus.find(config.texts or "")
     size = sum(path.stat().st_size for path in paths)
     # No token has less than a byte, but for those of a table, whose bytes are compressed.
-    packed = any(path.suffix == ".parquet" for path in paths)
-    enough = config.packing == "items" or packed or size > config.length
+    compressed = any(path.suffix == ".parquet" for path in paths)
+    enough = config.packing == "items" or compressed or size > config.length
     allowed = f"longer: {size} bytes are fewer than the {config.length} tokens of a window"
     checks.require_key(config, "texts", enough, allowed)
     if config.held_out.texts:
         corpus.find(config.held_out.texts, "held_out.texts")
-    text_data.look(config)
+    text_data.check_first_texts(config)
 
 
-def run(given: ConfigDict, workdir: Path) -> int:
-    config = read_section(LanguageModelConfig, given)
+def run(plain_config: ConfigDict, workdir: Path) -> int:
+    config = read_section(LanguageModelConfig, plain_config)
     parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
-    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, language_run.MADE, build)
+    return offline_run.run(config, plain_config.to_dict(), workdir, IDENTITY, language_run.PREPARED, build)

@@ -12,7 +12,9 @@ from motif_jax.lm.tokens import Tokenizer, candidate_rows
 
 def prompt_room(settings: ModelConfig, more: int) -> int | None:
     """Most tokens of a prompt that `more` tokens follow; None: no limit."""
-    return None if settings.max_length is None else settings.max_length - more
+    if settings.max_length is None:
+        return None
+    return settings.max_length - more
 
 
 def require_prompts(
@@ -49,6 +51,7 @@ def require(
 ) -> None:
     """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model."""
     if candidates is not None:
-        rows = {names: candidate_rows(tokenizer, names) for names in dict.fromkeys(map(tuple, candidates))}
-        most = max(len(row) for found in rows.values() for row in found)
+        # Many prompts share their candidates, which are tokenised once.
+        distinct = dict.fromkeys(tuple(texts) for texts in candidates)
+        most = max(len(row) for texts in distinct for row in candidate_rows(tokenizer, texts))
     require_prompts(prompts, tokenizer.encode(prompts), settings, most)

@@ -15,41 +15,49 @@ from motif_jax.core import interruption, resources, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text
 from motif_jax.core.progress import Progress
+from motif_jax.display import token_page
+from motif_jax.display.token_page import TokenText
 from motif_jax.lm import TextModel, generation_config, prompt_length, text_files, weights
 from motif_jax.lm import config as configs
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.sampling import Sampling
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
-from motif_jax.reports import token_page as pages
 
 PAGE = "tokens.html"
-Rows = Sequence[Mapping[str, Any]]
+# Objects with `prompt`, and what else belongs to a line of the file of answers.
+Questions = Sequence[Mapping[str, Any]]
+Answers = list[dict[str, Any]]
 
 
 def _check_scores(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfig) -> None:
-    questions = text_files.read_questions(config.file, "file")
-    without = any(question.get("candidates") is None for question in questions)
+    rows = text_files.read_questions(config.file, "file")
+    all_have_candidates = all(row.get("candidates") is not None for row in rows)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
-    checks.require_key(config, "candidates", bool(config.candidates) or not without, allowed)
-    asked = _scored(config, questions)
-    candidates = [row["candidates"] for row in asked]
-    prompt_length.require(tokenizer, settings, [row["prompt"] for row in asked], candidates)
+    checks.require_key(config, "candidates", bool(config.candidates) or all_have_candidates, allowed)
+    questions = _with_candidates(config, rows)
+    prompts = [question["prompt"] for question in questions]
+    candidates = [question["candidates"] for question in questions]
+    prompt_length.require(tokenizer, settings, prompts, candidates)
 
 
-def _scored(config: ConfigDict, questions: Rows) -> list[dict[str, Any]]:
+def _with_candidates(config: ConfigDict, rows: Questions) -> Answers:
+    """Prompts with their candidates, by default those of config.candidates."""
     shared = config.candidates.split("|") if config.candidates else []
-    return [{"prompt": row["prompt"], "candidates": row.get("candidates") or shared} for row in questions]
+    return [{"prompt": row["prompt"], "candidates": row.get("candidates") or shared} for row in rows]
 
 
-def _score(config: ConfigDict, model: TextModel, part: Rows, start: int) -> list[dict[str, Any]]:
-    del start
-    prompts, candidates = [row["prompt"] for row in part], [row["candidates"] for row in part]
-    scores = model.score(prompts, candidates, config.by_length)
-    return [
-        {**row, "log_probs": log_probs.tolist(), "best": row["candidates"][int(log_probs.argmax())]}
-        for row, log_probs in zip(part, scores, strict=True)
-    ]
+def _score(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
+    del start  # nothing is drawn
+    prompts = [question["prompt"] for question in questions]
+    candidates = [question["candidates"] for question in questions]
+    answers = []
+    for question, log_probs in zip(
+        questions, model.score(prompts, candidates, config.by_length), strict=True
+    ):
+        best = question["candidates"][int(log_probs.argmax())]
+        answers.append({**question, "log_probs": log_probs.tolist(), "best": best})
+    return answers
 
 
 def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfig) -> None:
@@ -58,14 +66,15 @@ def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: Mod
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
     if config.beams or config.sampling.greedy:
-        for key, usual in resources.config("generate_text").sampling.items():
-            allowed = f"{usual} with config.beams or config.sampling.greedy: nothing is drawn"
-            checks.require(config.sampling[key] == usual, f"sampling.{key}", config.sampling[key], allowed)
+        for key, default in resources.config("generate_text").sampling.items():
+            value = config.sampling[key]
+            allowed = f"{default} with config.beams or config.sampling.greedy: nothing is drawn"
+            checks.require(value == default, f"sampling.{key}", value, allowed)
         allowed = "1 with config.sampling.greedy: every continuation would be the same"
         checks.require_key(config, "count", config.beams or config.count == 1, allowed)
     allowed = "texts with | between them, none of them empty"
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
-    prompts = [question["prompt"] for question in text_files.read_questions(config.file, "file")]
+    prompts = [row["prompt"] for row in text_files.read_questions(config.file, "file")]
     prompt_length.require(tokenizer, settings, prompts, most=config.most)
 
 
@@ -73,9 +82,14 @@ def _stops(config: ConfigDict) -> tuple[str, ...]:
     return tuple(config.stops.split("|")) if config.stops else ()
 
 
-def _continue(config: ConfigDict, model: TextModel, part: Rows, start: int) -> list[dict[str, Any]]:
+def _prompts_alone(config: ConfigDict, rows: Questions) -> Answers:
+    del config
+    return [{"prompt": row["prompt"]} for row in rows]
+
+
+def _continue(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
     texts = model.generate(
-        [row["prompt"] for row in part],
+        [question["prompt"] for question in questions],
         most=config.most,
         sampling=Sampling(**config.sampling.to_dict()),
         count=config.count,
@@ -84,31 +98,52 @@ def _continue(config: ConfigDict, model: TextModel, part: Rows, start: int) -> l
         # A run that is resumed draws as one that was not stopped would.
         seed=seeds.derive(config.seed, "generate", start) % 2**31,
     )
-    return [{**row, "texts": written} for row, written in zip(part, texts, strict=True)]
+    return [{**question, "texts": written} for question, written in zip(questions, texts, strict=True)]
 
 
 class _PromptStage(NamedTuple):
-    """What a stage does with prompts: `asked` makes the beginnings of its lines, `answer` (from index) completes them."""
+    """What a stage does with prompts.
+
+    Attributes:
+      title: of the progress.
+      verb: what the model must be able to do, for errors.
+      output: the file of answers.
+      identity: keys that a resumed run may not change.
+      check: raises UserError for values that do not fit the tokenizer or the model.
+      ask: makes the questions of the file's rows; each is the beginning of a line of answers.
+      answer: completes the questions from an index on.
+    """
 
     title: str
-    does: str
+    verb: str
     output: str
     identity: Sequence[str]
     check: Callable[[ConfigDict, Tokenizer, ModelConfig], None]
-    asked: Callable[[ConfigDict, Rows], list[dict[str, Any]]]
-    answer: Callable[[ConfigDict, TextModel, Rows, int], list[dict[str, Any]]]
+    ask: Callable[[ConfigDict, Questions], Answers]
+    answer: Callable[[ConfigDict, TextModel, Questions, int], Answers]
 
 
 _STAGES = {
     "score_text": _PromptStage(
-        "score", "scores", "scores.jsonl", "model file candidates by_length dtype".split(),
-        _check_scores, _scored, _score,
+        title="score",
+        verb="scores",
+        output="scores.jsonl",
+        identity=("model", "file", "candidates", "by_length", "dtype"),
+        check=_check_scores,
+        ask=_with_candidates,
+        answer=_score,
     ),
     "generate_text": _PromptStage(
-        "generate", "writes", "generated.jsonl", "model file seed most count beams sampling stops batch dtype".split(),
-        _check_continuations, lambda _, questions: [{"prompt": row["prompt"]} for row in questions], _continue,
+        title="generate",
+        verb="writes",
+        output="generated.jsonl",
+        # `batch` too: draws depend on it.
+        identity=("model", "file", "seed", "most", "count", "beams", "sampling", "stops", "batch", "dtype"),
+        check=_check_continuations,
+        ask=_prompts_alone,
+        answer=_continue,
     ),
-}  # fmt: skip
+}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -118,49 +153,62 @@ def check(config: ConfigDict, workdir: Path) -> None:
         raise UserError("config.model must name a folder with config.json, safetensors and tokenizer.json")
     folder = fetch(config.model, "model")
     settings = weights.read_config(folder)
-    configs.require_decoder(settings, stage.does)
+    configs.require_decoder(settings, stage.verb)
     weights.check(folder, settings)
     stage.check(config, Tokenizer.read(folder, settings.vocab_size), settings)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     stage = _STAGES[config.stage]
-    asked = stage.asked(config, text_files.read_questions(config.file, "file"))
+    questions = stage.ask(config, text_files.read_questions(config.file, "file"))
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, stage.identity):
         text_files.pin(workdir, fetch(config.model, "model"), config.model)
         not_applied = generation_config.unused(fetch(config.model, "model"))
         if not_applied is not None and config.stage == "generate_text":
             print(f"note: {not_applied}", file=sys.stderr, flush=True)
+
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         with (
-            text_files.AnswerFile(workdir / stage.output, asked, config.batch) as answers,
-            Progress(len(asked), "prompts", stage.title, answers.done) as progress,
+            text_files.AnswerFile(workdir / stage.output, questions, config.batch) as answers,
+            Progress(len(questions), "prompts", stage.title, answers.done) as progress,
         ):
-            while answers.done < len(asked) and not stop.requested:
-                part = asked[answers.done : answers.done + config.batch]
-                answers.add(stage.answer(config, model, part, answers.done))
+            while answers.done < len(questions) and not stop.requested:
+                batch = questions[answers.done : answers.done + config.batch]
+                answers.add(stage.answer(config, model, batch, answers.done))
                 progress.update(answers.done)
-        if answers.done < len(asked):
+        if answers.done < len(questions):
             return interruption.EXIT_CODE
         print(f"written: {workdir / stage.output}")
+
         if config.get("page"):
-            page = _token_page(model, asked[: config.page], f"{config.model} · {config.file}")
+            page = _token_page(model, questions[: config.page], f"{config.model} · {config.file}")
             atomic_write_text(workdir / PAGE, page)
             print(f"written: {workdir / PAGE}")
     return None
 
 
-def _token_page(model: TextModel, asked: Rows, subtitle: str) -> str:
+def _token_page(model: TextModel, questions: Questions, subtitle: str) -> str:
     """The page of all candidates of prompts, token by token, the likeliest of each prompt first."""
+    texts: list[TokenText] = []
+    for number, question in enumerate(questions, start=1):
+        texts += _candidate_texts(model, number, question["prompt"], question["candidates"])
+    return token_page.render(texts, "Candidates token by token", subtitle)
+
+
+def _candidate_texts(
+    model: TextModel, number: int, prompt: str, candidates: Sequence[str]
+) -> list[TokenText]:
+    looks = model.look([prompt] * len(candidates), candidates)
+    totals = [float(look.log_probs[look.start :].sum()) for look in looks]
     texts = []
-    for number, row in enumerate(asked, start=1):
-        prompt, names = row["prompt"], row["candidates"]
-        looks = model.look([prompt] * len(names), names)
-        totals = [float(look.log_probs[look.start :].sum()) for look in looks]
-        for index in sorted(range(len(names)), key=lambda i: -totals[i]):
-            look = looks[index]
-            rows = {"log-probability (nats)": look.log_probs, "entropy (nats)": look.entropies}
-            title = f"{number}: {names[index]}"
-            note = f"log-probability {totals[index]:.3f} after: {prompt}"
-            texts.append(pages.TokenText(title, look.pieces, rows, look.start, note))
-    return pages.render(texts, "Candidates token by token", subtitle)
+    for index in sorted(range(len(candidates)), key=lambda index: -totals[index]):
+        look = looks[index]
+        text = TokenText(
+            title=f"{number}: {candidates[index]}",
+            pieces=look.pieces,
+            rows={"log-probability (nats)": look.log_probs, "entropy (nats)": look.entropies},
+            start=look.start,
+            note=f"log-probability {totals[index]:.3f} after: {prompt}",
+        )
+        texts.append(text)
+    return texts

@@ -47,6 +47,7 @@ def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
     """
     kernel = np.asarray(kernel, np.float32)
     if kind == "int8":
+        # A scale of 0 would divide by 0.
         scales = np.maximum(np.abs(kernel).max(axis=0), np.finfo(np.float32).tiny) / 127
         return {"codes": np.rint(kernel / scales).astype(np.int8), "scales": scales.astype(np.float32)}
     blocks = kernel.reshape(-1, BLOCK, kernel.shape[1])
@@ -58,12 +59,14 @@ def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
 
 def decode(encoded: Mapping[str, Any], dtype: Any = jnp.float32) -> jax.Array:
     """The kernel [in, out] of codes and scales."""
-    codes, scales = jnp.asarray(encoded["codes"]), jnp.asarray(encoded["scales"])
+    codes = jnp.asarray(encoded["codes"])
+    scales = jnp.asarray(encoded["scales"])
     if codes.dtype == jnp.int8:
         return (codes.astype(jnp.float32) * scales).astype(dtype)
-    both = jnp.stack([codes & 15, codes >> 4], axis=1).reshape(-1, codes.shape[1])
-    levels = jnp.asarray(_NF4)[both].reshape(-1, BLOCK, codes.shape[1])
-    return (levels * scales[:, None]).reshape(both.shape).astype(dtype)
+    # A byte holds the codes of two successive inputs, the first in its low half.
+    single_codes = jnp.stack([codes & 15, codes >> 4], axis=1).reshape(-1, codes.shape[1])
+    levels = jnp.asarray(_NF4)[single_codes].reshape(-1, BLOCK, codes.shape[1])
+    return (levels * scales[:, None]).reshape(single_codes.shape).astype(dtype)
 
 
 def split(params: Any, kind: str, patterns: Sequence[str]) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
@@ -72,14 +75,17 @@ def split(params: Any, kind: str, patterns: Sequence[str]) -> tuple[dict[str, di
     Raises:
       UserError: a pattern matches no layer.
     """
-    there, chosen = linear.kernels(params), linear.matching(params, patterns)
-    encoded = {"/".join(path): encode(np.asarray(there[path]), kind) for path in chosen}
-    return encoded, linear.replaced(params, dict.fromkeys(chosen))
+    kernels = linear.kernels(params)
+    paths = linear.matching(params, patterns)
+    encoded = {"/".join(path): encode(np.asarray(kernels[path]), kind) for path in paths}
+    return encoded, linear.replaced(params, dict.fromkeys(paths))
 
 
 def joined(kernels: Kernels, rest: Any) -> Any:
     """Reverts `split`; quantised kernels become float32 numpy arrays."""
-    decoded = {tuple(name.split("/")): np.asarray(decode(encoded)) for name, encoded in kernels.items()}
+    decoded = {}
+    for name, encoded in kernels.items():
+        decoded[tuple(name.split("/"))] = np.asarray(decode(encoded))
     return linear.replaced(rest, decoded)
 
 
@@ -89,6 +95,8 @@ def read(kernels: Kernels) -> AbstractContextManager[None]:
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any) -> jax.Array:
         dtype = module.dtype or x.dtype
         y = x.astype(dtype) @ jax.lax.stop_gradient(decode(encoded, dtype))
-        return y + jnp.asarray(module.get_variable("params", "bias"), dtype) if module.use_bias else y
+        if module.use_bias:
+            y = y + jnp.asarray(module.get_variable("params", "bias"), dtype)
+        return y
 
     return linear.computed_by(layer, kernels)

@@ -53,15 +53,16 @@ def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
     logits = logits.astype(jnp.float32) / sampling.temperature
     size = logits.shape[-1]
     if 0 < sampling.top_k < size:
-        least = jax.lax.top_k(logits, sampling.top_k)[0][..., -1:]
-        logits = jnp.where(logits < least, IMPOSSIBLE, logits)
+        largest, _ = jax.lax.top_k(logits, sampling.top_k)
+        threshold = largest[..., -1:]
+        logits = jnp.where(logits < threshold, IMPOSSIBLE, logits)
     if sampling.top_p < 1:
         ordered = jnp.sort(logits, axis=-1, descending=True)
         probabilities = jax.nn.softmax(ordered, axis=-1)
         # A token is needed where those before it sum to less than top_p; the first always is.
         needed = jnp.cumsum(probabilities, axis=-1) - probabilities < sampling.top_p
-        least = jnp.min(jnp.where(needed, ordered, jnp.inf), axis=-1, keepdims=True)
-        logits = jnp.where(logits < least, IMPOSSIBLE, logits)
+        threshold = jnp.min(jnp.where(needed, ordered, jnp.inf), axis=-1, keepdims=True)
+        logits = jnp.where(logits < threshold, IMPOSSIBLE, logits)
     return logits
 
 
@@ -72,16 +73,17 @@ def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Arr
     """
     chex.assert_rank(logits, {1, 2, 3})
     if sampling.greedy:
-        tokens, left = jnp.argmax(logits, axis=-1), logits
+        tokens = jnp.argmax(logits, axis=-1)
+        return tokens.astype(jnp.int32), token_log_probs(logits, tokens)
+
+    logits = filtered(logits, sampling)
+    if key.ndim:
+        chex.assert_shape(key, logits.shape[:-1])
+        flat_logits = logits.reshape(-1, logits.shape[-1])
+        tokens = jax.vmap(jax.random.categorical)(key.reshape(-1), flat_logits).reshape(key.shape)
     else:
-        left = filtered(logits, sampling)
-        if key.ndim:
-            chex.assert_shape(key, logits.shape[:-1])
-            flat = left.reshape(-1, left.shape[-1])
-            tokens = jax.vmap(jax.random.categorical)(key.reshape(-1), flat).reshape(key.shape)
-        else:
-            tokens = jax.random.categorical(key, left, axis=-1)
-    return tokens.astype(jnp.int32), token_log_probs(left, tokens)
+        tokens = jax.random.categorical(key, logits, axis=-1)
+    return tokens.astype(jnp.int32), token_log_probs(logits, tokens)
 
 
 def token_log_probs(logits: jax.Array, tokens: jax.Array) -> jax.Array:

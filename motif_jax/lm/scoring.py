@@ -44,30 +44,44 @@ def score(
     chex.assert_equal_shape([prompt, prompt_valid])
     chex.assert_equal_shape([candidates, candidate_valid])
     shape = (len(prompt), *candidates.shape[-2:])
-    candidates, candidate_valid = (jnp.broadcast_to(x, shape) for x in (candidates, candidate_valid))
+    candidates = jnp.broadcast_to(candidates, shape)
+    candidate_valid = jnp.broadcast_to(candidate_valid, shape)
     params = model.prepared(params)
-    states, context = model.prefill(params, prompt, prompt_valid)
-    before = candidates[..., :-1]
+
+    prompt_states, context = model.prefill(params, prompt, prompt_valid)
+    inputs = candidates[..., :-1]
+    valid = candidate_valid[..., :-1]
     if model.config.encoder_layers:
         start = jnp.full((*candidates.shape[:2], 1), model.config.start_id, candidates.dtype)
-        inputs = jnp.concatenate([start, before], axis=-1)
-        valid = jnp.concatenate([jnp.ones_like(start, bool), candidate_valid[..., :-1]], axis=-1)
-        after = model.extend(params, context, inputs, valid)[0].after
-        first, after = after[:, 0, 0], after[:, :, 1:]
+        inputs = jnp.concatenate([start, inputs], axis=-1)
+        valid = jnp.concatenate([jnp.ones_like(start, bool), valid], axis=-1)
+        states, _ = model.extend(params, context, inputs, valid)
+        # The start token's state is the same for all candidates.
+        first_states = states.after[:, 0, 0]
+        later_states = states.after[:, :, 1:]
     else:
-        first = last_state(states, prompt_valid).after
-        after = model.extend(params, context, before, candidate_valid[..., :-1])[0].after
+        first_states = last_state(prompt_states, prompt_valid).after
+        states, _ = model.extend(params, context, inputs, valid)
+        later_states = states.after
+
     # One state predicts the first tokens of all candidates: one row of logits a prompt.
-    opening = model.logits(params, first)[:, None]
-    logits = jnp.take_along_axis(opening, candidates[..., :1].swapaxes(1, 2), axis=-1).swapaxes(1, 2)
-    normaliser = jnp.broadcast_to(jax.nn.logsumexp(opening, axis=-1, keepdims=True), logits.shape)
-    rest = model.logits(params, after)
-    following = jnp.take_along_axis(rest, candidates[..., 1:, None], axis=-1)[..., 0]
-    logits = jnp.concatenate([logits, following], axis=-1)
-    normaliser = jnp.concatenate([normaliser, jax.nn.logsumexp(rest, axis=-1)], axis=-1)
-    how = {"by_length": by_length, "pad_plus_one": pad_plus_one}
-    total = candidate_scores(logits, normaliser, candidate_valid, form, **how)
-    return CandidateScores(total, jnp.where(candidate_valid, logits - normaliser, 0.0), first)
+    first_logits = model.logits(params, first_states)[:, None]
+    first_tokens = candidates[..., :1].swapaxes(1, 2)
+    first_logit = jnp.take_along_axis(first_logits, first_tokens, axis=-1).swapaxes(1, 2)
+    first_normaliser = jax.nn.logsumexp(first_logits, axis=-1, keepdims=True)
+    first_normaliser = jnp.broadcast_to(first_normaliser, first_logit.shape)
+
+    later_logits = model.logits(params, later_states)
+    later_logit = jnp.take_along_axis(later_logits, candidates[..., 1:, None], axis=-1)[..., 0]
+    later_normaliser = jax.nn.logsumexp(later_logits, axis=-1)
+
+    logit = jnp.concatenate([first_logit, later_logit], axis=-1)
+    normaliser = jnp.concatenate([first_normaliser, later_normaliser], axis=-1)
+    total = candidate_scores(
+        logit, normaliser, candidate_valid, form, by_length=by_length, pad_plus_one=pad_plus_one
+    )
+    log_probs = jnp.where(candidate_valid, logit - normaliser, 0.0)
+    return CandidateScores(total, log_probs, first_states)
 
 
 def look(
@@ -88,25 +102,34 @@ def look(
     params = model.prepared(params)
     if model.config.encoder_layers:
         _, context = model.prefill(params, prompt, prompt_valid)
-        first = jnp.full((len(text), 1), model.config.start_id, text.dtype)
-        inputs = jnp.concatenate([first, text[:, :-1]], axis=1)[:, None]
-        seen = jnp.concatenate([jnp.ones_like(first, bool), text_valid[:, :-1]], axis=1)[:, None]
-        after = model.extend(params, context, inputs, seen)[0].after[:, 0]
+        start = jnp.full((len(text), 1), model.config.start_id, text.dtype)
+        inputs = jnp.concatenate([start, text[:, :-1]], axis=1)[:, None]
+        valid = jnp.concatenate([jnp.ones_like(start, bool), text_valid[:, :-1]], axis=1)[:, None]
+        decoder_states, _ = model.extend(params, context, inputs, valid)
+        after = decoder_states.after[:, 0]
     else:
-        states = model.prefill(params, text, text_valid)[0].after
-        after = jnp.concatenate([states[:, :1], states[:, :-1]], axis=1)
+        states, _ = model.prefill(params, text, text_valid)
+        # A state predicts the next token; nothing predicts the first one.
+        after = jnp.concatenate([states.after[:, :1], states.after[:, :-1]], axis=1)
 
-    def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        logs = jax.nn.log_softmax(model.logits(params, rows[0]))
-        chosen = jnp.take_along_axis(logs, rows[1][:, None], axis=-1)[:, 0]
-        return chosen, -jnp.sum(jnp.exp(logs) * logs, axis=-1)
+    def measure(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        row_states, row_tokens = rows
+        log_probs = jax.nn.log_softmax(model.logits(params, row_states))
+        chosen = jnp.take_along_axis(log_probs, row_tokens[:, None], axis=-1)[:, 0]
+        entropies = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+        return chosen, entropies
 
-    found = in_chunks(of_rows, (after.reshape(-1, after.shape[-1]), text.reshape(-1)), chunk)
-    return tuple(leaf.reshape(text.shape) for leaf in found)
+    rows = (after.reshape(-1, after.shape[-1]), text.reshape(-1))
+    log_probs, entropies = in_chunks(measure, rows, chunk)
+    return log_probs.reshape(text.shape), entropies.reshape(text.shape)
 
 
 def last_state(states: States, valid: jax.Array) -> States:
     """The states [B, D] of each row's last valid token, of states [B, T, D] and bool [B, T]."""
     chex.assert_rank(valid, 2)
     last = valid.shape[1] - 1 - jnp.argmax(valid[:, ::-1], axis=1)
-    return States(*(jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0] for x in states))
+
+    def take(leaf: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(leaf, last[:, None, None], axis=1)[:, 0]
+
+    return States(take(states.before), take(states.after))

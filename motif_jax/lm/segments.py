@@ -8,6 +8,7 @@ The texts do not depend on any of this.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -44,20 +45,27 @@ class _Running(NamedTuple):
     ended: jax.Array
 
     def pick(self, index: jax.Array) -> _Running:
-        prompt, cache = caches.prompts_of(self.prompt, index), caches.rows_of(self.cache, index)
-        return _Running(prompt, cache, self.logits[index], self.keys[index], self.ended[index])
+        """The prompts `index`, int32 [R]."""
+        return _Running(
+            caches.prompts_of(self.prompt, index),
+            caches.rows_of(self.cache, index),
+            self.logits[index],
+            self.keys[index],
+            self.ended[index],
+        )
 
 
 class Segments:
     """Generates text with one model, in segments of so many tokens; keeps its compiled programs."""
 
     def __init__(self, model: LanguageModel, segment: int = SEGMENT) -> None:
-        self._model, self._segment = model, segment
+        self._model = model
+        self._segment = segment
         begin = functools.partial(generation.begin, model)
         self._begin = jax.jit(begin, static_argnames=("branches", "capacity"))
         # Donation lets the program write the cache in place.
         self._write = jax.jit(
-            self._go_on, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
+            self._write_segment, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
         )
         self._pick = jax.jit(_Running.pick)
         self._prepare = jax.jit(model.prepared)
@@ -79,31 +87,46 @@ class Segments:
           key: of all draws, or one for each text [B, N].
           ends: called for each text after each segment; None: texts end at `limits` alone.
         """
-        parts = -(-limits.max_new_tokens // self._segment)
-        segment = -(-limits.max_new_tokens // parts)
-        room, shape = parts * segment, (len(tokens), branches)
-        params = self._prepare(params) if self._model.looped else params
-        prompt, cache, logits = self._begin(params, tokens, valid, branches=branches, capacity=room)
+        # Segments of one length, so that one program writes all of them.
+        segments = math.ceil(limits.max_new_tokens / self._segment)
+        segment = math.ceil(limits.max_new_tokens / segments)
+        segment_limits = Limits(segment, limits.stops)
+        capacity = segments * segment
+        shape = (len(tokens), branches)
+        if self._model.looped:
+            params = self._prepare(params)
+        prompt, cache, logits = self._begin(params, tokens, valid, branches=branches, capacity=capacity)
         keys = key if key.ndim else jax.random.split(key, shape)
         running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))
-        padding = np.full((*shape, room), self._model.config.pad_id, np.int32)
-        found = WrittenTexts(padding, np.zeros(padding.shape, bool), np.zeros(padding.shape, np.float32))
-        places, part_limits = np.arange(len(tokens)), Limits(segment, limits.stops)
-        for before in range(0, room, segment):
-            written = self._write(params, *running, limits=part_limits, sampling=sampling, before=before)
-            for array, new in zip(found, (written.tokens, written.valid, written.log_probs), strict=True):
-                array[places, :, before : before + segment] = np.asarray(new)[: len(places)]
-            ended = np.array(written.ended)[: len(places)]
+
+        texts = WrittenTexts(
+            tokens=np.full((*shape, capacity), self._model.config.pad_id, np.int32),
+            valid=np.zeros((*shape, capacity), bool),
+            log_probs=np.zeros((*shape, capacity), np.float32),
+        )
+        # Of each running prompt the row in `texts`; the program may have more rows, which are copies.
+        rows = np.arange(len(tokens))
+        for start in range(0, capacity, segment):
+            written = self._write(params, *running, limits=segment_limits, sampling=sampling, before=start)
+            columns = slice(start, start + segment)
+            texts.tokens[rows, :, columns] = np.asarray(written.tokens)[: len(rows)]
+            texts.valid[rows, :, columns] = np.asarray(written.valid)[: len(rows)]
+            texts.log_probs[rows, :, columns] = np.asarray(written.log_probs)[: len(rows)]
+            ended = np.array(written.ended)[: len(rows)]
             if ends is not None:
-                ended |= _ended(found, places, ends)
+                ended |= _ended_by(ends, texts, rows)
             if ended.all():
                 break
-            flags = jnp.asarray(_flags(ended, len(written.ended)))
-            running = _Running(running.prompt, written.carry, written.logits, running.keys, flags)
-            running, places = self._narrow(running, ended, places)
-        return WrittenTexts(*(array[..., : limits.max_new_tokens] for array in found))
+            padded_ended = jnp.asarray(_pad_ended(ended, len(written.ended)))
+            running = _Running(running.prompt, written.carry, written.logits, running.keys, padded_ended)
+            running, rows = self._narrow(running, ended, rows)
 
-    def _go_on(
+        length = limits.max_new_tokens
+        return WrittenTexts(
+            texts.tokens[..., :length], texts.valid[..., :length], texts.log_probs[..., :length]
+        )
+
+    def _write_segment(
         self,
         params: Any,
         prompt: EncodedPrompt,
@@ -120,27 +143,29 @@ class Segments:
         pad = self._model.config.pad_id
         return generation.write(step, cache, logits, keys, limits, sampling, pad, ended, before)
 
-    def _narrow(
-        self, running: _Running, ended: np.ndarray, places: np.ndarray
-    ) -> tuple[_Running, np.ndarray]:
+    def _narrow(self, running: _Running, ended: np.ndarray, rows: np.ndarray) -> tuple[_Running, np.ndarray]:
         """Drops prompts whose texts have all ended, if that halves the program at least."""
         alive = np.flatnonzero(~ended.all(axis=1))
+        # The next power of two, so that few programs are compiled.
         size = 1 << (len(alive) - 1).bit_length()
         if 2 * size > len(running.ended):
-            return running, places
+            return running, rows
         index = np.concatenate([alive, np.repeat(alive[:1], size - len(alive))])
-        flags = jnp.asarray(_flags(ended[alive], size))
-        return self._pick(running, index)._replace(ended=flags), places[alive]
+        padded_ended = jnp.asarray(_pad_ended(ended[alive], size))
+        return self._pick(running, index)._replace(ended=padded_ended), rows[alive]
 
 
-def _flags(ended: np.ndarray, rows: int) -> np.ndarray:
+def _pad_ended(ended: np.ndarray, rows: int) -> np.ndarray:
     """Pads `ended` to bool [rows, N]; the added rows have ended."""
-    more = np.ones((rows - len(ended), ended.shape[1]), bool)
-    return np.concatenate([ended, more])
+    padding = np.ones((rows - len(ended), ended.shape[1]), bool)
+    return np.concatenate([ended, padding])
 
 
-def _ended(found: WrittenTexts, places: np.ndarray, ends: HasEnded) -> np.ndarray:
-    """Calls `ends` for the texts at `places`: bool [rows, N]."""
-    rows = [[ends(tokens[good].tolist()) for tokens, good in zip(*pair, strict=True)] for pair in
-            zip(found.tokens[places], found.valid[places], strict=True)]  # fmt: skip
-    return np.array(rows, bool)
+def _ended_by(ends: HasEnded, texts: WrittenTexts, rows: np.ndarray) -> np.ndarray:
+    """Calls `ends` for each text of some rows: bool [R, N]."""
+    ended = np.zeros((len(rows), texts.tokens.shape[1]), bool)
+    for number, row in enumerate(rows):
+        for branch in range(texts.tokens.shape[1]):
+            valid = texts.valid[row, branch]
+            ended[number, branch] = ends(texts.tokens[row, branch][valid].tolist())
+    return ended

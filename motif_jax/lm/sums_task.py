@@ -34,7 +34,7 @@ class TrainingData(NamedTuple):
     train: Any  # batches, such as `BucketBatches`; None where a task plays its own episodes
     held_out: Any
     digests: Mapping[str, str]
-    source: str  # place of the data, for messages
+    source: str  # where the data are, for messages
 
 
 class GradientTask(Task):
@@ -57,12 +57,20 @@ class GradientTask(Task):
         drawn: bool,
         updates: int,
     ) -> None:
-        self.config, self.parallel, self._train, self.source = config, parallel, data.train, data.source
+        self.config = config
+        self.parallel = parallel
+        self._train = data.train
+        self.source = data.source
         self._start, self._frozen = parameters
         self.learned = shapes_of(self._start)
-        self.steps_per_epoch, self.chunk_steps = config.evaluate_every, config.chunk_steps
-        self.digests = {**data.digests, **({DEVICES: str(len(parallel.devices))} if drawn else {})}
-        self.remedy, self.steps = smaller_steps(config.optimizer), updates
+        self.steps = updates
+        self.steps_per_epoch = config.evaluate_every
+        self.chunk_steps = config.chunk_steps
+        self.digests = dict(data.digests)
+        if drawn:
+            # On another number of devices the draws differ.
+            self.digests[DEVICES] = str(len(parallel.devices))
+        self.remedy = smaller_steps(config.optimizer)
         # Matrices decay, norms and biases do not; low-rank additions are matrices.
         decays = schedules.matrices if isinstance(config.optimizer, DecayingOptimizer) else None
         self.optimizer = schedules.make_optimizer(config.optimizer, updates, decays)
@@ -71,19 +79,23 @@ class GradientTask(Task):
 
     def start(self) -> tuple[Any, Any, Any]:
         """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call it once."""
-        learned, self._start = self._start, None
+        learned = self._start
+        self._start = None
         # Not in jit, where each array of zeros would be compiled: here each shape is.
         return learned, jax.device_get(self.optimizer.init(learned)), np.int32(0)
 
     def dropout_key(self, step: jax.Array) -> jax.Array:
-        return jax.random.fold_in(jax.random.fold_in(self._key, step), jax.lax.axis_index(AXIS))
+        """The key of a step on this device; call it inside a program over devices."""
+        step_key = jax.random.fold_in(self._key, step)
+        return jax.random.fold_in(step_key, jax.lax.axis_index(AXIS))
 
     def shared(self) -> Any:
         return self._frozen or None
 
     def batches(self, first: int, count: int) -> Any:
-        parts, whole = self.config.accumulate, self._train.batches(first, count)
-        return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
+        micro_batches = self.config.accumulate
+        batches = self._train.batches(first, count)
+        return jax.tree.map(lambda leaf: leaf.reshape(count, micro_batches, -1, *leaf.shape[2:]), batches)
 
     def first_chunks(self) -> list[int]:
         if not isinstance(self._train, BucketBatches):
@@ -137,8 +149,12 @@ class SumsTask(GradientTask):
         self._update = training.make_update(sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key)
 
         def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
-            parts = jax.lax.map(lambda part: sums(*state, part, None), self.micro_batches(batch))
-            return jax.lax.psum(jax.tree.map(lambda sums: sums.sum(axis=0), parts), AXIS)
+            params, frozen = state
+            micro_sums = jax.lax.map(
+                lambda micro_batch: sums(params, frozen, micro_batch, None), self.micro_batches(batch)
+            )
+            device_sums = jax.tree.map(lambda leaf: leaf.sum(axis=0), micro_sums)
+            return jax.lax.psum(device_sums, AXIS)
 
         self._measure = parallel.wrap(measure)
         self._held_out = data.held_out.whole(config.evaluation_batches or 2**31)
@@ -160,12 +176,15 @@ class SumsTask(GradientTask):
 
     def held_out(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> HeldOutMeans:
         """Measures the held-out part; UserError if the loss is not finite."""
+        # In float64, so that the sum does not depend on the number of batches.
         total: Any = 0.0
         for batch in self._held_out:
-            found = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))
-            total = total + np.array(jax.tree.leaves(jax.device_get(found)), np.float64)
-        loss, weight, right, *rows = total.tolist()
-        counted = rows[0] if rows else weight
+            sums = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))
+            total = total + np.array(jax.tree.leaves(jax.device_get(sums)), np.float64)
+
+        # The fields of `TokenSums`; `counted` may be None, and then is no leaf.
+        loss, weight, correct, *counts = total.tolist()
+        counted = counts[0] if counts else weight
         if not math.isfinite(loss):
             raise diverged(f"the held-out loss after step {position.step:,} not finite", self.remedy)
-        return HeldOutMeans(loss / weight, right / counted, counted)
+        return HeldOutMeans(loss / weight, correct / counted, counted)

@@ -145,7 +145,7 @@ class TextModel:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
     def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TokenLogProbs]:
-        """The model's log-probabilities and entropies at each token of texts after their prompts; see `reports.token_page`.
+        """The model's log-probabilities and entropies at each token of texts after their prompts; see `display.token_page`.
 
         For a decoder alone a prompt may be empty.
 

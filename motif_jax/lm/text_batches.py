@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -60,37 +61,55 @@ class WindowBatches:
 
     def __init__(self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int) -> None:
         check_prompts(rows.packing, dataset)
-        self._dataset, self._rows, self._batch_size, self._seed = dataset, rows, batch_size, seed
-        length = rows.length
-        width = {"causal": length + 1, "masked": length - 1, "prefix": length}.get(rows.objective)
-        self.width = width or objectives.span_window(length)
+        self._dataset = dataset
+        self._rows = rows
+        self._batch_size = batch_size
+        self._seed = seed
+        self.width = _window_width(rows.objective, rows.length)
         self._order = TokenWindows(dataset.num_tokens, self.width, batch_size, seed)
         if not self._order.per_pass:
             raise UserError(
                 f"{dataset.folder} has {dataset.num_tokens:,} tokens, fewer than the {self.width:,} of a window: more text or a "
-                f"smaller config.length than {length} is needed"
+                f"smaller config.length than {rows.length} is needed"
             )
-        self.steps_per_pass = -(-self._order.per_pass // batch_size)
+        self.steps_per_pass = math.ceil(self._order.per_pass / batch_size)
 
     def batches(self, first: int, count: int) -> TokenBatch:
-        steps = range(first, first + count)
-        return stacked([self._batch(self._order.gather(self._dataset.tokens, step), step) for step in steps])
+        batches = []
+        for step in range(first, first + count):
+            tokens = self._order.gather(self._dataset.tokens, step)
+            batches.append(self._batch(tokens, step))
+        return stacked(batches)
 
     def _batch(self, tokens: np.ndarray, step: int) -> TokenBatch:
         rows = objectives.ObjectiveRows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
-        return self._rows.batch(rows, objectives.prefix_widths(self.width), _noise(self._seed, step))
+        return self._rows.batch(rows, objectives.prefix_widths(self.width), _noise_rng(self._seed, step))
 
-    def whole(self, most: int) -> list[TokenBatch]:
-        """The dataset in at most `most` batches [batch_size, ...]; rows of weight 0 fill the last one."""
-        size, found, rows = self._batch_size, [], self._order.per_pass
-        for number in range(min(most, -(-rows // size))):
-            places = np.arange(number * size, (number + 1) * size)
-            there = places < rows
-            starts = np.where(there, places, 0) * self.width
+    def whole(self, max_batches: int) -> list[TokenBatch]:
+        """The dataset in at most `max_batches` batches [batch_size, ...]; rows of weight 0 fill the last one."""
+        size = self._batch_size
+        batches = []
+        for number in range(min(max_batches, self.steps_per_pass)):
+            windows = np.arange(number * size, (number + 1) * size)
+            exists = windows < self._order.per_pass
+            starts = np.where(exists, windows, 0) * self.width
             tokens = self._dataset.tokens[starts[:, None] + np.arange(self.width)].astype(np.int32)
             batch = self._batch(tokens, number)
-            found.append(batch._replace(weights=batch.weights * there[:, None]))
-        return found
+            batches.append(batch._replace(weights=batch.weights * exists[:, None]))
+        return batches
+
+
+def _window_width(objective: str, length: int) -> int:
+    """Tokens of a window, from which an objective makes rows of at most `length` tokens."""
+    if objective == "causal":
+        # The inputs lack the last token, the targets the first.
+        return length + 1
+    if objective == "masked":
+        # A start token is added.
+        return length - 1
+    if objective == "prefix":
+        return length
+    return objectives.span_window(length)
 
 
 class ItemBatches(BucketBatches):
@@ -100,23 +119,25 @@ class ItemBatches(BucketBatches):
         self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int, group: int
     ) -> None:
         super().__init__(dataset, dataset.lengths, rows.length, batch_size, seed, group)
-        self._rows, self._seed, self._prompts = rows, seed, np.asarray(dataset.item_columns["prompt"])
+        self._rows = rows
+        self._seed = seed
+        self._prompts = np.asarray(dataset.item_columns["prompt"])
 
     def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> TokenBatch:
-        rows = [
-            objectives.ObjectiveRows(
-                *gather(self.dataset, part, width, self._rows.tokens.pad),
-                np.where(part >= 0, self._prompts[part], 0),
-            )
-            for part in items
-        ]
-        widths = _prompt_widths(rows)
-        return stacked(
-            [self._rows.batch(row, widths, _noise(self._seed, step)) for step, row in enumerate(rows, first)]
-        )
+        step_rows = []
+        for step_items in items:
+            tokens, valid = gather(self.dataset, step_items, width, self._rows.tokens.pad)
+            prompt = np.where(step_items >= 0, self._prompts[step_items], 0)
+            step_rows.append(objectives.ObjectiveRows(tokens, valid, prompt))
+
+        widths = _prompt_widths(step_rows)
+        batches = []
+        for step, rows in enumerate(step_rows, first):
+            batches.append(self._rows.batch(rows, widths, _noise_rng(self._seed, step)))
+        return stacked(batches)
 
 
-def _noise(seed: int, step: int) -> np.random.Generator:
+def _noise_rng(seed: int, step: int) -> np.random.Generator:
     return seeds.rng(seed, "noise", step)
 
 
@@ -124,7 +145,8 @@ def _prompt_widths(rows: list[objectives.ObjectiveRows]) -> tuple[int, int]:
     """Padded lengths of prompts and targets for objective 'prefix': few values, so that few programs are compiled."""
     width = rows[0].tokens.shape[1]
     prompts = np.concatenate([row.prompt for row in rows])
-    rests = np.concatenate([row.valid.sum(axis=1) for row in rows]) - prompts
+    targets = np.concatenate([row.valid.sum(axis=1) for row in rows]) - prompts
     if not prompts.all():
+        # A row without a prompt is divided at random.
         return width, width
-    return bucket(int(prompts.max()), width), bucket(int(rests.max()), width)
+    return bucket(int(prompts.max()), width), bucket(int(targets.max()), width)

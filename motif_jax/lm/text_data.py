@@ -13,23 +13,30 @@ from motif_jax.lm.corpus import Item
 from motif_jax.lm.held_out import HeldOut
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
-from motif_jax.lm.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
+from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 from motif_jax.lm.tokens import FILE, Tokenizer
 from motif_jax.lm.training_config import LanguageModelConfig
 
 # Texts of a file that are checked before it is tokenised.
-_LOOKED_AT = 64
+_CHECKED = 64
 
 
-def look(config: LanguageModelConfig) -> None:
+def check_first_texts(config: LanguageModelConfig) -> None:
     """Checks the first texts of each file; UserError for an invalid one, or for a prompt that `config.packing` does not allow."""
-    for names, key in ((config.texts, "texts"), (config.held_out.texts, "held_out.texts")):
-        for path in corpus.find(names, key) if names else []:
-            if path.suffix in corpus.WITH_PROMPTS:
-                list(itertools.islice(_items(config, [path]), _LOOKED_AT))
+    paths = []
+    if config.texts:
+        paths += corpus.find(config.texts, "texts")
+    if config.held_out.texts:
+        paths += corpus.find(config.held_out.texts, "held_out.texts")
+    for path in paths:
+        if path.suffix in corpus.WITH_PROMPTS:
+            # Reading checks each text.
+            for _ in itertools.islice(_read_items(config, [path]), _CHECKED):
+                pass
 
 
-def _items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
+def _read_items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
+    """The items of files; UserError for a prompt that `config.packing` does not allow."""
     for path in paths:
         for item in corpus.read([path], config.text_item):
             if item.prompt:
@@ -40,27 +47,39 @@ def _items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
 def make_tokenizer(config: LanguageModelConfig, architecture: str, folder: Path) -> Path:
     """Makes the tokenizer of a run's texts, unless it exists; returns its folder."""
     if not (folder / FILE).is_file():
-        paths, settings = corpus.find(config.texts or ""), config.tokenizer
-        items = _items(config, paths)
-        texts = (part for item in items for part in (item.prompt, *(item.parts or (item.text,))) if part)
+        settings = config.tokenizer
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
-        some = itertools.islice(texts, settings.most_texts)
-        phrases = (settings.phrase or byte_pairs.SENTENCES) if settings.phrases else ""
-        byte_pairs.save(
-            folder, byte_pairs.train(some, architecture, settings.vocab_size, phrases), architecture
-        )
+        paths = corpus.find(config.texts or "")
+        texts = itertools.islice(_read_pieces(config, paths), settings.most_texts)
+        phrase = ""
+        if settings.phrases:
+            phrase = settings.phrase or byte_pairs.SENTENCES
+        tokenizer = byte_pairs.train(texts, architecture, settings.vocab_size, phrase)
+        byte_pairs.save(folder, tokenizer, architecture)
     return folder
+
+
+def _read_pieces(config: LanguageModelConfig, paths: list[Path]) -> Iterator[str]:
+    """The texts of files as they are tokenised: prompts, and pieces of texts."""
+    for item in _read_items(config, paths):
+        for piece in (item.prompt, *_pieces(item)):
+            if piece:
+                yield piece
+
+
+def _pieces(item: Item) -> Sequence[str]:
+    return item.parts or (item.text,)
 
 
 def open_tokens(folder: str | Path, tokenizer: Path, key: str) -> tuple[TokensDataset, TokensDataset]:
     """The two datasets below a folder, the value of the config's `key`; UserError if another tokenizer made them."""
-    found = TokensDataset(Path(folder) / TRAIN), TokensDataset(Path(folder) / HELD_OUT)
-    for dataset in found:
+    datasets = (TokensDataset(Path(folder) / TRAIN), TokensDataset(Path(folder) / HELD_OUT))
+    for dataset in datasets:
         if dataset.manifest["tokenizer"] != digests.of_file(tokenizer / FILE):
             raise UserError(
                 f"config.{key}={folder}: {dataset.folder} is made by another tokenizer than {tokenizer / FILE}"
             )
-    return found
+    return datasets
 
 
 def prepare(
@@ -80,32 +99,28 @@ def prepare(
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
     """
     if config.tokens:
-        found = open_tokens(config.tokens, tokenizer_folder, "tokens")
-        for dataset in found:
-            dataset.check_digests()
-        return dict(zip(PARTS, found, strict=True))
-    paths = corpus.find(config.texts or "")
-    held_paths = corpus.find(config.held_out.texts, "held_out.texts") if config.held_out.texts else []
-    tokenizer, held = Tokenizer.read(tokenizer_folder), HeldOut.of(config.held_out.share, config.seed)
-    source = {
-        "files": {str(path): digests.of_file(path) for path in [*paths, *held_paths]},
-        "item": config.text_item,
-        "held_out": str(held.share),
-        "longest": longest or 0,
-    }
-    items: Iterator[tuple[str, Item]] = (
-        (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
-        for place, item in enumerate(_items(config, paths))
-    )
+        train, held_out = open_tokens(config.tokens, tokenizer_folder, "tokens")
+        train.check_digests()
+        held_out.check_digests()
+        return {TRAIN: train, HELD_OUT: held_out}
 
-    def add(writer: TokensWriter, some: Sequence[Item]) -> None:
-        encoded = tokenizer.encode([item.prompt for item in some], special=whole_prompts)
-        # An empty prompt has no tokens, not even special ones.
-        prompts = [tokens if item.prompt else [] for item, tokens in zip(some, encoded, strict=True)]
-        parts = [item.parts or (item.text,) for item in some]
-        pieces = iter(tokenizer.encode([piece for of in parts for piece in of], special=False))
-        for item, prompt, of in zip(some, prompts, parts, strict=True):
-            text = itertools.chain.from_iterable(itertools.islice(pieces, len(of)))
+    paths = corpus.find(config.texts or "")
+    held_out_paths = []
+    if config.held_out.texts:
+        held_out_paths = corpus.find(config.held_out.texts, "held_out.texts")
+    all_paths = [*paths, *held_out_paths]
+    share = HeldOut.of(config.held_out.share, config.seed)
+    tokenizer = Tokenizer.read(tokenizer_folder)
+
+    def items_by_part() -> Iterator[tuple[str, Item]]:
+        for index, item in enumerate(_read_items(config, paths)):
+            is_held_out = not held_out_paths and share.holds(index)
+            yield HELD_OUT if is_held_out else TRAIN, item
+        for item in _read_items(config, held_out_paths):
+            yield HELD_OUT, item
+
+    def add(writer: TokensWriter, items: Sequence[Item]) -> None:
+        for item, prompt, text in _tokenise(tokenizer, items, whole_prompts):
             tokens = [*prompt, *text, end][:longest]
             if len(prompt) >= len(tokens):
                 raise UserError(
@@ -114,17 +129,38 @@ def prepare(
             writer.add(tokens, item_columns={"prompt": len(prompt)})
 
     tokenisation = Tokenisation(
-        tokenizer.size,
-        digests.of_file(tokenizer_folder / FILE),
-        source,
-        add,
-        {},
-        {"prompt": "int32"},
-        f"config.texts={config.texts}: too few texts, there is none {{}}; a larger config.held_out.share or smaller config.text_item than "
-        f"{config.text_item}, or config.held_out.texts, helps",
-        "bytes",
-        lambda item: item.place,
+        vocab_size=tokenizer.size,
+        tokenizer=digests.of_file(tokenizer_folder / FILE),
+        source={
+            "files": {str(path): digests.of_file(path) for path in all_paths},
+            "item": config.text_item,
+            "held_out": str(share.share),
+            "longest": longest or 0,
+        },
+        add=add,
+        token_columns={},
+        item_columns={"prompt": "int32"},
+        too_few=(
+            f"config.texts={config.texts}: too few texts, there is none {{}}; a larger config.held_out.share or smaller config.text_item "
+            f"than {config.text_item}, or config.held_out.texts, helps"
+        ),
+        unit="bytes",
+        amount=lambda item: item.size,
     )
-    items = itertools.chain(items, ((HELD_OUT, item) for item in _items(config, held_paths)))
-    total = sum(path.stat().st_size for path in [*paths, *held_paths])
-    return tokenisation.split(workdir / TOKENS, items, total, stopped)
+    total = sum(path.stat().st_size for path in all_paths)
+    return tokenisation.split(workdir / TOKENS, items_by_part(), total, stopped)
+
+
+def _tokenise(
+    tokenizer: Tokenizer, items: Sequence[Item], whole_prompts: bool
+) -> Iterator[tuple[Item, list[int], list[int]]]:
+    """Items with the tokens of their prompts and of their texts."""
+    # All in two calls: the tokenizer splits each call over the processor's cores.
+    prompts = tokenizer.encode([item.prompt for item in items], special=whole_prompts)
+    pieces = iter(tokenizer.encode([piece for item in items for piece in _pieces(item)], special=False))
+    for item, prompt in zip(items, prompts, strict=True):
+        text: list[int] = []
+        for piece in itertools.islice(pieces, len(_pieces(item))):
+            text += piece
+        # An empty prompt has no tokens, not even special ones.
+        yield item, list(prompt) if item.prompt else [], text

@@ -34,13 +34,14 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
         raise UserError(f"config.{key}={path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config.{key}={path} cannot be read: {error}") from None
+    questions: list[dict[str, Any]]
     if path.suffix != ".jsonl" or lines == [""]:
-        found: list[dict[str, Any]] = [{"prompt": line} for line in lines if line.strip()]
+        questions = [{"prompt": line} for line in lines if line.strip()]
     else:
-        found = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
-    if not found:
+        questions = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+    if not questions:
         raise UserError(f"config.{key}={path}: holds no prompt")
-    return found
+    return questions
 
 
 def _question(line: str, where: str) -> dict[str, Any]:
@@ -51,23 +52,31 @@ def _question(line: str, where: str) -> dict[str, Any]:
     if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
         raise UserError(f'{where}: must be an object with a text under "prompt"')
     candidates = row.get("candidates")
-    listed = isinstance(candidates, list) and candidates and all(isinstance(text, str) for text in candidates)
-    if candidates is not None and not listed:
-        raise UserError(f'{where}: "candidates" must be a list of texts')
+    if candidates is not None:
+        are_texts = isinstance(candidates, list) and all(isinstance(text, str) for text in candidates)
+        if not candidates or not are_texts:
+            raise UserError(f'{where}: "candidates" must be a list of texts')
     files.require_whole_characters("".join((row["prompt"], *(candidates or ()))), where)
     return row
 
 
 def pin(workdir: Path, folder: Path, name: str) -> None:
     """Records digests of the model, so that all answers of a resumed run are of one model; UserError where it started with another."""
-    path, remedy = workdir / PLAN, "restore a copy of it, or choose another --workdir"
-    read = {"weights": weights.digest(folder)}
-    read |= {name: digests.of_file(folder / name) for name in (configs.FILE, tokens.FILE)}
+    path = workdir / PLAN
+    remedy = "restore a copy of it, or choose another --workdir"
+    read = {
+        "weights": weights.digest(folder),
+        configs.FILE: digests.of_file(folder / configs.FILE),
+        tokens.FILE: digests.of_file(folder / tokens.FILE),
+    }
     if (folder / generation_config.FILE).is_file():
         read[generation_config.FILE] = digests.of_file(folder / generation_config.FILE)
+
     if path.exists():
         before = files.read_json(path, remedy, keys=("read",))["read"]
-        changed = [key for key in read if not isinstance(before, dict) or before.get(key) != read[key]]
+        if not isinstance(before, dict):
+            before = {}
+        changed = [key for key, digest in read.items() if before.get(key) != digest]
         if changed:
             raise UserError(
                 f"config.model={name}: has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
@@ -90,11 +99,13 @@ class AnswerFile:
         for number, row in enumerate(rows, start=1):
             if number > len(questions) or {**row, **questions[number - 1]} != row:
                 raise UserError(f"{path} line {number} answers another question: choose another --workdir")
-        # Draws depend on the batch, so a resumed run starts with a whole one.
-        self.done = len(rows) if len(rows) == len(questions) else len(rows) // batch * batch
+        self.done = len(rows)
+        if len(rows) < len(questions):
+            # Draws depend on the batch, so a resumed run starts with a whole one.
+            self.done = len(rows) // batch * batch
         if path.exists():
-            kept = path.read_bytes().split(b"\n")[: self.done]
-            files.atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
+            done_lines = path.read_bytes().split(b"\n")[: self.done]
+            files.atomic_write_bytes(path, b"".join(line + b"\n" for line in done_lines))
         self._file = open(path, "a", encoding="utf-8", opener=files.regular_file)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> AnswerFile:

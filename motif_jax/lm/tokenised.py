@@ -16,10 +16,15 @@ from motif_jax.lm.token_data import layout
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 
-TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
+# Folder of the datasets in a run's folder, and the datasets in it.
+TOKENS = "tokens"
+TRAIN = "train"
+HELD_OUT = "held_out"
 PARTS = (TRAIN, HELD_OUT)
-# Items in a group that is tokenised at once, and groups between two saves.
-_TOGETHER, _SAVED_EVERY = 256, 64
+# Items that are tokenised together.
+_TOGETHER = 256
+# Groups between two saves.
+_SAVED_EVERY = 64
 Item = TypeVar("Item")
 
 
@@ -41,42 +46,38 @@ class Tokenisation(Generic[Item]):
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
     ) -> dict[str, TokensDataset] | None:
         """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part, None after a request to stop."""
-        whole = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
-        if not whole and not self._write(folder, items, total, stopped):
+        complete = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
+        if not complete and not self._write(folder, items, total, stopped):
             return None
-        found = {part: TokensDataset(folder / part) for part in PARTS}
-        for dataset in found.values():
+        datasets = {part: TokensDataset(folder / part) for part in PARTS}
+        for dataset in datasets.values():
             if dataset.manifest["tokenizer"] != self.tokenizer:
                 raise UserError(
                     f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir"
                 )
             dataset.check_digests()
-        return found
+        return datasets
 
     def _write(
         self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
     ) -> bool:
+        """Writes the datasets that are not complete; False after a request to stop, with all saved."""
         with ExitStack() as stack:
-            writers = {}
-            for part in PARTS:
-                source = {**self.source, "part": part}
-                if (folder / part / layout.MANIFEST).is_file():
-                    if TokensDataset(folder / part).manifest["source"] == source:
-                        continue
-                    shutil.rmtree(folder / part)  # the missing part would be of another split
-                columns = (self.token_columns, self.item_columns)
-                writer = TokensWriter(folder / part, self.vocab_size, self.tokenizer, *columns, source)
-                writers[part] = stack.enter_context(writer)
+            writers = self._open_writers(folder, stack)
             progress = stack.enter_context(Progress(total, self.unit, "tokenise"))
-            rest, done, counts = iter(items), 0, dict.fromkeys(PARTS, 0)
+            remaining = iter(items)
+            done = 0
+            # Items of each part so far, those included that a killed writer saved.
+            counts = dict.fromkeys(PARTS, 0)
             for number in itertools.count(1):
-                group = list(itertools.islice(rest, _TOGETHER))
+                group = list(itertools.islice(remaining, _TOGETHER))
                 if not group:
                     break
                 for part, writer in writers.items():
-                    mine = [item for where, item in group if where == part]
-                    self.add(writer, mine[max(0, writer.items - counts[part]) :])
-                    counts[part] += len(mine)
+                    part_items = [item for item_part, item in group if item_part == part]
+                    saved = max(0, writer.items - counts[part])
+                    self.add(writer, part_items[saved:])
+                    counts[part] += len(part_items)
                 done += sum(self.amount(item) for _, item in group)
                 progress.update(min(done, total))
                 stop = stopped()
@@ -85,8 +86,25 @@ class Tokenisation(Generic[Item]):
                         writer.save()
                 if stop:
                     return False
+
             for part, writer in writers.items():
                 if not counts[part]:
                     raise UserError(self.too_few.format("to learn from" if part == TRAIN else "to hold out"))
                 writer.commit()
         return True
+
+    def _open_writers(self, folder: Path, stack: ExitStack) -> dict[str, TokensWriter]:
+        """Writers of the parts that are not complete; `stack` closes them."""
+        writers = {}
+        for part in PARTS:
+            source = {**self.source, "part": part}
+            if (folder / part / layout.MANIFEST).is_file():
+                if TokensDataset(folder / part).manifest["source"] == source:
+                    continue
+                # The missing part would be of another split.
+                shutil.rmtree(folder / part)
+            writer = TokensWriter(
+                folder / part, self.vocab_size, self.tokenizer, self.token_columns, self.item_columns, source
+            )
+            writers[part] = stack.enter_context(writer)
+        return writers

@@ -65,7 +65,8 @@ def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array
     """The states [B, S, D] after the last norm that predict `batch.targets`."""
     chex.assert_rank([batch.tokens, batch.valid], 2)
     if not model.config.encoder_layers:
-        return model.prefill(params, batch.tokens, batch.valid)[0].after
+        states, _ = model.prefill(params, batch.tokens, batch.valid)
+        return states.after
     params = model.prepared(params)
     _, prompt = model.prefill(params, batch.prompt, batch.prompt_valid)
     states, _ = model.extend(params, prompt, batch.tokens[:, None], batch.valid[:, None])
@@ -86,14 +87,21 @@ def token_sums(
     chex.assert_equal_shape([targets, weights])
     chex.assert_equal_shape_prefix([states, targets], 2)
 
-    def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        logits = logits_of(rows[0])
-        return token_log_probs(logits, rows[1]), jnp.argmax(logits, axis=-1) == rows[1]
+    def measure(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        row_states, row_targets = rows
+        logits = logits_of(row_states)
+        log_probs = token_log_probs(logits, row_targets)
+        correct = jnp.argmax(logits, axis=-1) == row_targets
+        return log_probs, correct
 
-    flat = weights.reshape(-1)
-    rows = (states.reshape(flat.size, states.shape[-1]), targets.reshape(-1))
-    chosen, right = in_chunks(of_rows, rows, chunk)
-    return TokenSums(-(chosen * flat).sum(), flat.sum(), (right * flat).sum())
+    flat_weights = weights.reshape(-1)
+    rows = (states.reshape(flat_weights.size, states.shape[-1]), targets.reshape(-1))
+    log_probs, correct = in_chunks(measure, rows, chunk)
+    return TokenSums(
+        loss=-(log_probs * flat_weights).sum(),
+        weight=flat_weights.sum(),
+        correct=(correct * flat_weights).sum(),
+    )
 
 
 def gradient_sums(
@@ -107,8 +115,9 @@ def gradient_sums(
       key: of dropout, folded for each micro-batch; None: no dropout.
     """
 
-    def loss(params: Any, batch: Any, place: Any) -> tuple[jax.Array, Any]:
-        sums = sums_of(params, frozen, batch, None if key is None else jax.random.fold_in(key, place))
+    def loss(params: Any, batch: Any, number: Any) -> tuple[jax.Array, Any]:
+        batch_key = None if key is None else jax.random.fold_in(key, number)
+        sums = sums_of(params, frozen, batch, batch_key)
         return sums.loss, sums
 
     gradient = jax.grad(loss, has_aux=True)
@@ -117,12 +126,14 @@ def gradient_sums(
     if count == 1:
         return gradient(params, first, 0)
 
-    def add(total: Any, part: tuple[Any, jax.Array]) -> tuple[Any, None]:
-        return spread.added(total, gradient(params, *part)), None
+    def add(total: Any, micro_batch: tuple[Any, jax.Array]) -> tuple[Any, None]:
+        batch, number = micro_batch
+        return spread.added(total, gradient(params, batch, number)), None
 
     # The first one is in the loop too: outside, it would double the program.
-    none = spread.nothing(jax.eval_shape(gradient, params, first, 0))
-    return jax.lax.scan(add, none, (batches, jnp.arange(count)))[0]
+    zeros = spread.nothing(jax.eval_shape(gradient, params, first, 0))
+    total, _ = jax.lax.scan(add, zeros, (batches, jnp.arange(count)))
+    return total
 
 
 def make_update(
@@ -149,16 +160,22 @@ def make_update(
         key = None if key_of is None else key_of(state.step)
         state, frozen = block_stack.arranged((state, frozen))
         gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
+
+        # A batch without targets has weight 0.
         weight = jnp.maximum(sums.weight, 1e-9)
+        counted = weight
+        if sums.counted is not None:
+            counted = jnp.maximum(sums.counted, 1e-9)
         gradient = jax.tree.map(lambda leaf: leaf / weight, gradient)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         metrics = {
             "loss": sums.loss / weight,
-            "accuracy": sums.correct / (weight if sums.counted is None else jnp.maximum(sums.counted, 1e-9)),
+            "accuracy": sums.correct / counted,
             "tokens": sums.weight,
             "gradient_norm": optax.tree.norm(gradient),
         }
-        return block_stack.unstacked(LanguageTrainState(params, opt_state, state.step + 1)), metrics
+        new_state = LanguageTrainState(params, opt_state, state.step + 1)
+        return block_stack.unstacked(new_state), metrics
 
     return update

@@ -1,4 +1,4 @@
-"""Weights that stay in bfloat16 and are multiplied in float32: half the memory, where a device multiplies bfloat16 slowly.
+"""Weights that stay in bfloat16 and are multiplied in float32: half as large, where a device multiplies bfloat16 slowly.
 
 XLA's CPU backend without bfloat16 units (AVX2) turns every factor of a bfloat16 product into float32 and its result back. Here only weights
 are turned, and states stay in float32. Answers are those of a float32 model with the same (rounded) weights.

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.display import token_page
+from motif_jax.display.token_page import TokenText
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.reports import token_page
-from motif_jax.reports.token_page import TokenText
 
 # Names of the rows.
 _POLICY = "log π (nats)"

@@ -1,4 +1,4 @@
-"""In chunks as in one piece, and without the wide array of the whole, neither forwards nor backwards."""
+"""Log-probabilities in chunks: the numbers and gradients of one piece, without its wide array."""
 
 from __future__ import annotations
 
@@ -12,27 +12,42 @@ import pytest
 
 from motif_jax.lm import chunks
 
-WIDTH, VOCAB = 5, 61
+WIDTH = 5
+VOCAB = 61
+# A model whose parameters are the matrix of its logits.
 MODEL: Any = SimpleNamespace(logits=lambda params, states: states @ params)
+DRAWS = np.random.default_rng(0)
+TABLE = DRAWS.normal(size=(WIDTH, VOCAB))
+STATES = DRAWS.normal(size=(3, 9, WIDTH))
+TOKENS = DRAWS.integers(0, VOCAB, (3, 9))
+
+
+def log_prob_sum(table: jax.Array, chunk: int | None) -> tuple[jax.Array, jax.Array]:
+    log_probs = chunks.log_probs(MODEL, table, jnp.asarray(STATES), jnp.asarray(TOKENS), chunk)
+    return log_probs.sum(), log_probs
 
 
 @pytest.mark.parametrize("chunk", [None, 4, 27])
-def test_log_probabilities_do_not_depend_on_the_chunk_and_rows_are_never_together(chunk: int | None) -> None:
-    draws = np.random.default_rng(0)
-    table, states = draws.normal(size=(WIDTH, VOCAB)), draws.normal(size=(3, 9, WIDTH))
-    tokens = draws.integers(0, VOCAB, (3, 9))
+def test_log_probabilities_and_gradients_are_numpys_for_any_chunk(chunk: int | None) -> None:
+    run = jax.jit(jax.grad(log_prob_sum, has_aux=True), static_argnums=1)
 
-    def total(table: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = chunks.log_probs(MODEL, table, jnp.asarray(states), jnp.asarray(tokens), chunk)
-        return found.sum(), found
+    gradient, log_probs = run(jnp.asarray(TABLE), chunk)
 
-    gradient, found = jax.jit(jax.grad(total, has_aux=True))(jnp.asarray(table))
-    probabilities = np.exp(states @ table) / np.exp(states @ table).sum(axis=-1, keepdims=True)
-    expected = np.log(np.take_along_axis(probabilities, tokens[..., None], axis=-1)[..., 0])
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-    slope = np.einsum("bsd,bsv->dv", states, np.eye(VOCAB)[tokens] - probabilities)
-    np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4)
-    text = str(jax.make_jaxpr(jax.grad(lambda table: total(table)[0]))(table))
-    assert (f"[4,{VOCAB}]" in text) == (chunk == 4)
-    assert (f"[27,{VOCAB}]" in text) == (chunk != 4)
-    assert f"[7,4,{VOCAB}]" not in text
+    probabilities = np.exp(STATES @ TABLE) / np.exp(STATES @ TABLE).sum(axis=-1, keepdims=True)
+    expected = np.log(np.take_along_axis(probabilities, TOKENS[..., None], axis=-1)[..., 0])
+    np.testing.assert_allclose(log_probs, expected, rtol=1e-4)
+    expected_gradient = np.einsum("bsd,bsv->dv", STATES, np.eye(VOCAB)[TOKENS] - probabilities)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("chunk", "rows"), [(None, 27), (4, 4), (27, 27)])
+def test_no_array_has_the_logits_of_more_than_a_chunk(chunk: int | None, rows: int) -> None:
+    gradient = jax.grad(lambda table: log_prob_sum(table, chunk)[0])
+
+    program = str(jax.make_jaxpr(gradient)(TABLE))
+
+    assert f"[{rows},{VOCAB}]" in program
+    if rows == 4:
+        # Neither all rows, nor seven stacked chunks.
+        assert f"[27,{VOCAB}]" not in program
+        assert f"[7,4,{VOCAB}]" not in program

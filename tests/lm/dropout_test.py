@@ -1,22 +1,35 @@
-"""Keys of dropout: a share is left out at places that have nothing to do with each other."""
+"""Keys of dropout: their bits are those of earlier versions."""
 
 from __future__ import annotations
 
 import zlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from motif_jax.lm import dropout
 
+KEY = dropout.key(5)
+# A key, one with a folded number, and one of a split; a resumed run goes on with the masks that it would have had.
+KEYS = (KEY, jax.random.fold_in(KEY, 7), jax.random.split(KEY, 2)[1])
+BITS = [[89382631, 4178211215], [3050097796, 2429612], [331787753, 4282494192]]
 
-def test_bits_stay_what_they_were() -> None:
-    """Runs go on with the masks that they would have had."""
-    key = dropout.key(5)
-    keys = [key, jax.random.fold_in(key, 7), jax.random.split(key, 2)[1]]
-    found = [jax.random.bits(each, (2,)).tolist() for each in keys]
-    assert found == [[89382631, 4178211215], [3050097796, 2429612], [331787753, 4282494192]]
-    assert jax.vmap(lambda each: jax.random.bits(each, (2,)))(jax.numpy.stack(keys)).tolist() == found
+
+def test_bits_of_keys_stay_the_same() -> None:
+    assert [jax.random.bits(key, (2,)).tolist() for key in KEYS] == BITS
+
+
+def test_stacked_keys_give_the_bits_of_single_ones() -> None:
+    draw = jax.vmap(lambda key: jax.random.bits(key, (2,)))
+
+    assert draw(jnp.stack(KEYS)).tolist() == BITS
+
+
+@pytest.mark.parametrize(("width", "checksum"), [(8, 3257796785), (16, 2023275374), (64, 576529655)])
+def test_bits_of_other_widths_stay_the_same(width: int, checksum: int) -> None:
     with jax.enable_x64(True):
-        wide = [np.asarray(jax.random.bits(key, (2000,), f"uint{width}")) for width in (8, 16, 64)]
-    assert [zlib.crc32(bits.tobytes()) for bits in wide] == [3257796785, 2023275374, 576529655]
+        bits = np.asarray(jax.random.bits(KEY, (2000,), f"uint{width}"))
+
+    assert zlib.crc32(bits.tobytes()) == checksum

@@ -1,4 +1,4 @@
-"""Heads against numpy; their beginning, single columns, targets, and files."""
+"""Heads against numpy; their initial parameters, single columns, targets, and files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.network import States
 from tests.plain_layers import linear, normed, sigmoid
 
-WIDTH, VOCAB = 6, 11
+WIDTH = 6
+VOCAB = 11
 HEADS = Heads(
     WIDTH,
     {
@@ -38,65 +39,122 @@ PARAMS = HEADS.init(jax.random.key(0))
 STATES = States(*jax.random.normal(jax.random.key(1), (2, 5, 3, WIDTH)))
 
 
-def test_a_head_is_its_layers_with_the_activation_between_them() -> None:
-    hidden = after = np.asarray(STATES.after, np.float64)
-    layers = PARAMS["value"]
-    for name in ("hidden_0", "hidden_1"):
-        hidden = sigmoid(linear(hidden, layers[name]))
+AFTER = np.asarray(STATES.after, np.float64)
+
+
+def plain_q(states: np.ndarray) -> np.ndarray:
+    """Head "q" in numpy."""
+    return linear(np.maximum(linear(states, PARAMS["q"]["hidden_0"]), 0), PARAMS["q"]["output"])
+
+
+def test_a_head_of_one_output_has_no_last_axis() -> None:
     value = HEADS.apply(PARAMS, "value", STATES)
+
+    hidden = AFTER
+    for name in ("hidden_0", "hidden_1"):
+        hidden = sigmoid(linear(hidden, PARAMS["value"][name]))
+    expected = linear(hidden, PARAMS["value"]["output"])
     assert value.shape == (5, 3)
-    np.testing.assert_allclose(value, linear(hidden, layers["output"])[..., 0], rtol=1e-5)
+    np.testing.assert_allclose(value, expected[..., 0], rtol=1e-5)
+
+
+def test_a_head_of_several_outputs_has_an_axis_of_them() -> None:
     assert HEADS.apply(PARAMS, "actions", STATES).shape == (5, 3, 4)
-    q = linear(np.maximum(linear(after[0], PARAMS["q"]["hidden_0"]), 0), PARAMS["q"]["output"])
-    np.testing.assert_allclose(HEADS.apply(PARAMS, "q", STATES.after[0]), q, rtol=1e-5, atol=1e-6)
-    short = Heads(WIDTH, HEADS.configs, jnp.bfloat16).apply(PARAMS, "q", STATES.after[0])
-    assert short.dtype == jnp.float32
-    np.testing.assert_allclose(short, q, atol=0.03)
-    plain = linear(after, PARAMS["linear"]["output"])
-    np.testing.assert_allclose(HEADS.apply(PARAMS, "linear", STATES), plain, rtol=1e-5, atol=1e-6)
-    column = HEADS.chosen(PARAMS, "q", STATES.after[0], jnp.array([0, 10, 4]))
-    np.testing.assert_allclose(column, q[np.arange(3), [0, 10, 4]], rtol=1e-5, atol=1e-6)
+
+
+def test_a_head_computes_as_numpy_does() -> None:
+    q = HEADS.apply(PARAMS, "q", STATES.after[0])
+
+    np.testing.assert_allclose(q, plain_q(AFTER[0]), rtol=1e-5, atol=1e-6)
+
+
+def test_a_head_in_bfloat16_gives_float32() -> None:
+    q = Heads(WIDTH, HEADS.configs, jnp.bfloat16).apply(PARAMS, "q", STATES.after[0])
+
+    assert q.dtype == jnp.float32
+    np.testing.assert_allclose(q, plain_q(AFTER[0]), atol=0.03)
+
+
+def test_a_head_without_hidden_layers_is_linear() -> None:
+    outputs = HEADS.apply(PARAMS, "linear", STATES)
+
+    np.testing.assert_allclose(outputs, linear(AFTER, PARAMS["linear"]["output"]), rtol=1e-5, atol=1e-6)
+
+
+def test_chosen_outputs_are_columns_of_all() -> None:
+    outputs = HEADS.chosen(PARAMS, "q", STATES.after[0], jnp.array([0, 10, 4]))
+
+    expected = plain_q(AFTER[0])[np.arange(3), [0, 10, 4]]
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_poolers_layer_comes_first_in_a_head_of_roberta(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     pooler = {"kernel": draws.normal(size=(WIDTH, WIDTH)), "bias": draws.normal(size=WIDTH)}
-    file = {"weight": pooler["kernel"].T.copy(), "bias": pooler["bias"]}
-    save_file({f"roberta.pooler.dense.{name}": x for name, x in file.items()}, tmp_path / weights.SINGLE)
-    found = weights.load_pooler(tmp_path)
-    assert found is not None
-    layers = {**PARAMS["upvote"], "hidden_0": found}
-    hidden = np.maximum(linear(np.tanh(linear(np.asarray(STATES.after), pooler)), layers["hidden_1"]), 0)
+    tensors = {
+        "roberta.pooler.dense.weight": pooler["kernel"].T.copy(),
+        "roberta.pooler.dense.bias": pooler["bias"],
+    }
+    save_file(tensors, tmp_path / weights.SINGLE)
+
+    loaded_pooler = weights.load_pooler(tmp_path)
+
+    assert loaded_pooler is not None
+    layers = {**PARAMS["upvote"], "hidden_0": loaded_pooler}
     logit = HEADS.apply({"upvote": layers}, "upvote", STATES)
+    hidden = np.tanh(linear(AFTER, pooler))
+    hidden = np.maximum(linear(hidden, layers["hidden_1"]), 0)
     np.testing.assert_allclose(logit, linear(hidden, layers["output"])[..., 0], rtol=1e-4, atol=1e-5)
-    save_file({"roberta.pooler.dense.bias": pooler["bias"]}, tmp_path / weights.SINGLE)
+
+
+def test_a_pooler_without_its_weights_is_none(tmp_path: Path) -> None:
+    save_file({"roberta.pooler.dense.bias": np.zeros(WIDTH)}, tmp_path / weights.SINGLE)
+
     assert weights.load_pooler(tmp_path) is None
 
 
-def test_a_residual_head_reads_the_states_before_the_last_norm(monkeypatch: Any) -> None:
-    changed = {**PARAMS["deep_q"], "first_norm": {"scale": jnp.arange(6.0), "bias": jnp.ones(6)}}
-    params = {**PARAMS, "deep_q": changed}
+# A first norm that changes its input, unlike a fresh one.
+DEEP_Q = {**PARAMS["deep_q"], "first_norm": {"scale": jnp.arange(6.0), "bias": jnp.ones(6)}}
+
+
+def plain_deep_q(passes: np.ndarray | None = None) -> np.ndarray:
+    """Head "deep_q" in numpy; dropout of a half lets through the features `passes`, bool [D]."""
     x = np.asarray(STATES.before, np.float64)
-    inner = linear(normed(x, changed["first_norm"]), changed["hidden_0"])
-    outer = x + linear(inner * (1 + erf(inner / np.sqrt(2))) / 2, changed["hidden_1"])
-    expected = linear(normed(outer, changed["second_norm"]), changed["output"])
-    np.testing.assert_allclose(HEADS.apply(params, "deep_q", STATES), expected, rtol=1e-4, atol=1e-5)
-    column = HEADS.chosen(params, "deep_q", STATES, jnp.full((5, 3), 4))
-    np.testing.assert_allclose(column, expected[..., 4], rtol=1e-4, atol=1e-5)
+    branch = linear(normed(x, DEEP_Q["first_norm"]), DEEP_Q["hidden_0"])
+    branch = branch * (1 + erf(branch / np.sqrt(2))) / 2
+    branch = linear(branch, DEEP_Q["hidden_1"])
+    if passes is not None:
+        branch = np.where(passes, 2 * branch, 0)
+    return linear(normed(x + branch, DEEP_Q["second_norm"]), DEEP_Q["output"])
+
+
+def test_a_residual_head_reads_the_states_before_the_last_norm() -> None:
+    q = HEADS.apply({"deep_q": DEEP_Q}, "deep_q", STATES)
+
+    np.testing.assert_allclose(q, plain_deep_q(), rtol=1e-4, atol=1e-5)
+
+
+def test_chosen_outputs_of_a_residual_head_are_columns_of_all() -> None:
+    column = HEADS.chosen({"deep_q": DEEP_Q}, "deep_q", STATES, jnp.full((5, 3), 4))
+
+    np.testing.assert_allclose(column, plain_deep_q()[..., 4], rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_scales_what_it_lets_through_of_the_residual_branch(monkeypatch: Any) -> None:
     monkeypatch.setattr(jax.random, "bernoulli", lambda key, share, shape: jnp.arange(6) < share * 8)
-    dropped = HEADS.apply(params, "deep_q", STATES, dropout=jax.random.key(2))
-    outer = x + np.where(np.arange(6) < 4, 2 * (outer - x), 0)
-    expected = linear(normed(outer, changed["second_norm"]), changed["output"])
-    np.testing.assert_allclose(dropped, expected, rtol=1e-4, atol=1e-5)
+
+    q = HEADS.apply({"deep_q": DEEP_Q}, "deep_q", STATES, dropout=jax.random.key(2))
+
+    np.testing.assert_allclose(q, plain_deep_q(np.arange(6) < 4), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [("value/hidden_1/kernel", 9), ("q/output/bias", 2 * WIDTH), ("deep_q/hidden_0/bias", WIDTH)],
 )
-def test_layers_start_as_pytorchs(name: str, inputs: int) -> None:
-    """Uniform up to one over the root of a layer's inputs."""
+def test_fresh_layers_are_uniform_up_to_the_root_of_their_inputs(name: str, inputs: int) -> None:
     leaf = np.abs(flatten_dict(PARAMS, sep="/")[name])
+
     assert 0.7 < leaf.max() * np.sqrt(inputs) <= 1
 
 
@@ -109,35 +167,71 @@ def test_a_constant_head_begins_with_its_constant() -> None:
     np.testing.assert_array_equal(HEADS.apply(PARAMS, "pessimist", STATES), np.float32(-4.4))
 
 
-def test_a_target_goes_part_of_the_way_and_is_copied_whole_at_intervals() -> None:
-    target, online = {"q": jnp.zeros(2)}, {"q": jnp.array([1.0, 2.0])}
-    np.testing.assert_allclose(soft_update(target, online, jnp.int32(1))["q"], [0.005, 0.01], rtol=1e-6)
-    found = []
+def test_a_target_moves_towards_the_online_parameters() -> None:
+    target = soft_update({"q": jnp.zeros(2)}, {"q": jnp.array([1.0, 2.0])}, jnp.int32(1))
+
+    np.testing.assert_allclose(target["q"], [0.005, 0.01], rtol=1e-6)
+
+
+def test_a_target_is_copied_at_intervals() -> None:
+    target = {"q": jnp.zeros(1)}
+    online = {"q": jnp.ones(1)}
+    values = []
+
     for step in range(1, 5):
         target = soft_update(target, online, jnp.int32(step), 0.5, copy_every=3)
-        found.append(float(target["q"][0]))
+        values.append(float(target["q"][0]))
         online = {"q": online["q"] + 1}
-    assert found == [0.5, 1.25, 3.0, 3.5]
+
+    # Half of the way to 1 and 2, a copy of 3, half of the way to 4.
+    assert values == [0.5, 1.25, 3.0, 3.5]
 
 
-def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
+@pytest.fixture
+def saved_heads(tmp_path: Path) -> Path:
     heads.save(tmp_path, HEADS, PARAMS)
-    found, params = heads.load(tmp_path, WIDTH)
-    assert dict(found.configs) == dict(HEADS.configs)
+    return tmp_path
+
+
+def test_heads_survive_saving_and_loading(saved_heads: Path) -> None:
+    loaded_heads, params = heads.load(saved_heads, WIDTH)
+
+    assert dict(loaded_heads.configs) == dict(HEADS.configs)
     jax.tree.map(np.testing.assert_array_equal, params, PARAMS)
+
+
+def test_heads_of_another_width_are_refused(saved_heads: Path) -> None:
     with pytest.raises(UserError, match="width 6, the model has width 8"):
-        heads.load(tmp_path, 8)
-    values = json.loads((tmp_path / heads.FILE).read_text())
-    misfit = ("outputs", VOCAB + 1, r"q\.output\.bias is \[11\], \[12\] exp")
-    for key, value, said in (misfit, ("sort", 1, "sort")):
-        values["heads"]["q"][key] = value
-        (tmp_path / heads.FILE).write_text(json.dumps(values))
-        with pytest.raises(UserError, match=said):
-            heads.load(tmp_path, WIDTH)
-    (tmp_path / heads.WEIGHTS).write_bytes(b"PK")
+        heads.load(saved_heads, 8)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [("outputs", VOCAB + 1, r"q\.output\.bias is \[11\], \[12\] expected"), ("sort", 1, "sort")],
+)
+def test_a_description_that_does_not_fit_the_weights_is_refused(
+    saved_heads: Path, key: str, value: int, error: str
+) -> None:
+    values = json.loads((saved_heads / heads.FILE).read_text())
+    values["heads"]["q"][key] = value
+    (saved_heads / heads.FILE).write_text(json.dumps(values))
+
+    with pytest.raises(UserError, match=error):
+        heads.load(saved_heads, WIDTH)
+
+
+def test_damaged_weights_are_refused(saved_heads: Path) -> None:
+    (saved_heads / heads.WEIGHTS).write_bytes(b"PK")
+
     with pytest.raises(UserError, match="cannot be read"):
-        heads.load(tmp_path, WIDTH)
-    assert not heads.load(tmp_path / "none", WIDTH)[0].configs
+        heads.load(saved_heads, WIDTH)
+
+
+def test_a_folder_without_heads_has_none(tmp_path: Path) -> None:
+    loaded_heads, params = heads.load(tmp_path, WIDTH)
+
+    assert not loaded_heads.configs
+    assert params == {}
 
 
 def test_heads_with_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One result whatever way it is computed; fresh models, and dropout."""
+"""Texts token by token, recomputation, dropout, and fresh parameters of language models."""
 
 from __future__ import annotations
 
@@ -26,62 +26,104 @@ VALID = jnp.asarray(recipes.mask("left"))
 @pytest.mark.parametrize("name", ["llama", "t5"])
 def test_a_text_has_the_log_probabilities_and_entropies_of_its_logits(loaded: Any, name: str) -> None:
     model, params = loaded(name)
-    text, valid = TOKENS[:, 1:4], jnp.ones((recipes.BATCH, 3), bool)
+    text = TOKENS[:, 1:4]
+    valid = jnp.ones((recipes.BATCH, 3), bool)
     look = jax.jit(functools.partial(scoring.look, model, chunk=4))
-    found = look(params, TOKENS, VALID, text, valid)
 
-    def by_hand(params: Any) -> jax.Array:
-        if name == "llama":  # a decoder alone does not predict its first token
-            return model.logits(params, model.prefill(params, text, valid)[0].after[:, :-1])
-        before = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))[:, None]  # the start token is 0
+    log_probs, entropies = look(params, TOKENS, VALID, text, valid)
+
+    def text_logits(params: Any) -> jax.Array:
+        if name == "llama":
+            # A decoder alone does not predict its first token.
+            states, _ = model.prefill(params, text, valid)
+            return model.logits(params, states.after[:, :-1])
+        # The start token is 0.
+        inputs = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))[:, None]
         _, prompt = model.prefill(params, TOKENS, VALID)
-        return model.logits(params, model.extend(params, prompt, before, before >= 0)[0].after[:, 0])
+        states, _ = model.extend(params, prompt, inputs, inputs >= 0)
+        return model.logits(params, states.after[:, 0])
 
-    logs = np.asarray(jax.nn.log_softmax(jax.jit(by_hand)(params)))
+    logs = np.asarray(jax.nn.log_softmax(jax.jit(text_logits)(params)))
     start = text.shape[1] - logs.shape[1]
-    chosen = np.take_along_axis(logs, np.asarray(text)[:, start:, None], axis=-1)[..., 0]
-    for ours, theirs in zip(found, (chosen, -(np.exp(logs) * logs).sum(axis=-1)), strict=True):
-        np.testing.assert_allclose(ours[:, start:], theirs, rtol=1e-4, atol=1e-5)
+    expected = np.take_along_axis(logs, np.asarray(text)[:, start:, None], axis=-1)[..., 0]
+    np.testing.assert_allclose(log_probs[:, start:], expected, rtol=1e-4, atol=1e-5)
+    expected_entropies = -(np.exp(logs) * logs).sum(axis=-1)
+    np.testing.assert_allclose(entropies[:, start:], expected_entropies, rtol=1e-4, atol=1e-5)
 
 
-def test_recomputation_and_bfloat16_keep_the_gradient(loaded: Any) -> None:
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [({"remat": True}, 1e-5), ({"dtype": jnp.bfloat16}, 5e-2)],
+    ids=["remat", "bfloat16"],
+)
+def test_recomputation_and_bfloat16_keep_the_gradient(
+    loaded: Any, options: dict[str, Any], limit: float
+) -> None:
     model, params = loaded("llama")
 
-    def gradient(model: LanguageModel) -> Any:
+    def gradient_of(model: LanguageModel) -> Any:
         def loss(params: Any) -> jax.Array:
             states, _ = model.prefill(params, TOKENS, VALID)
             return jnp.square(model.logits(params, states.after)).mean()
 
         return jax.jit(jax.grad(loss))(params)
 
-    plain = gradient(model)
-    short = LanguageModel(model.config, jnp.bfloat16)
-    for other, limit in ((LanguageModel(model.config, remat=True), 1e-5), (short, 5e-2)):
-        found = gradient(other)
-        chex.assert_type(jax.tree.leaves(found), jnp.float32)
-        assert optax.tree.norm(optax.tree.sub(found, plain)) <= limit * optax.tree.norm(plain)
+    gradient = gradient_of(LanguageModel(model.config, **options))
+
+    expected = gradient_of(model)
+    chex.assert_type(jax.tree.leaves(gradient), jnp.float32)
+    assert optax.tree.norm(optax.tree.sub(gradient, expected)) <= limit * optax.tree.norm(expected)
 
 
-def test_dropout_follows_its_key_and_every_turn_of_a_step_has_draws_of_its_own(loaded: Any) -> None:
-    """Seen on a model without layers: what dropout leaves out of the embeddings is 0 in its states."""
-    model, params = loaded("gpt2")
-    settings = dataclasses.replace(model.config, layers=0, dropout=Dropout(embeddings=0.3))
-    model, word = LanguageModel(settings), TOKENS[:, None, :1]
+def model_of_embeddings(model: LanguageModel) -> LanguageModel:
+    """A model without layers: what dropout leaves out of its embeddings is 0 in its states."""
+    return LanguageModel(dataclasses.replace(model.config, layers=0, dropout=Dropout(embeddings=0.3)))
+
+
+def dropped_in_turns(model: LanguageModel, params: Any, seed: int) -> np.ndarray:
+    """What dropout leaves out of a prompt and of two turns of its continuation, bool [3, B, D]."""
+    word = TOKENS[:, None, :1]
 
     @jax.jit
     def run(key: jax.Array) -> list[jax.Array]:
-        training, good = model.with_dropout(key), jnp.ones(word.shape, bool)
-        states, prompt = training.prefill(params, TOKENS[:, :1], good[:, 0])
-        first, cache = training.extend(params, prompt, word, good, model.start(recipes.BATCH, 1, 2))
-        second, _ = training.extend(params, prompt, word, good, cache)
-        return [part.before.reshape(recipes.BATCH, -1) == 0 for part in (states, first, second)]
+        training_model = model.with_dropout(key)
+        valid = jnp.ones(word.shape, bool)
+        prompt_states, prompt = training_model.prefill(params, TOKENS[:, :1], valid[:, 0])
+        start = model.start(recipes.BATCH, 1, 2)
+        first_states, cache = training_model.extend(params, prompt, word, valid, start)
+        second_states, _ = training_model.extend(params, prompt, word, valid, cache)
+        turns = (prompt_states, first_states, second_states)
+        return [states.before.reshape(recipes.BATCH, -1) == 0 for states in turns]
 
-    one, same, other = (np.asarray(run(jax.random.key(seed))) for seed in (1, 1, 2))
-    assert 0.2 < one.mean() < 0.4  # of 144 draws
-    np.testing.assert_array_equal(one, same)
-    for a, b in ((one, other), (one[:1], one[1:2]), (one[1:2], one[2:])):
-        assert (a != b).any()
-    assert (np.asarray(model.prefill(params, TOKENS, VALID)[0].before) != 0).all()
+    return np.asarray(run(jax.random.key(seed)))
+
+
+def test_dropout_follows_its_key(loaded: Any) -> None:
+    model, params = loaded("gpt2")
+    model = model_of_embeddings(model)
+
+    dropped = dropped_in_turns(model, params, seed=1)
+
+    assert 0.2 < dropped.mean() < 0.4  # of 144 draws
+    np.testing.assert_array_equal(dropped, dropped_in_turns(model, params, seed=1))
+    assert (dropped != dropped_in_turns(model, params, seed=2)).any()
+
+
+def test_prompt_and_turns_of_a_step_have_different_dropout(loaded: Any) -> None:
+    model, params = loaded("gpt2")
+
+    prompt, first, second = dropped_in_turns(model_of_embeddings(model), params, seed=1)
+
+    assert (prompt != first).any()
+    assert (first != second).any()
+
+
+def test_a_model_without_a_key_drops_nothing(loaded: Any) -> None:
+    model, params = loaded("gpt2")
+
+    states, _ = model_of_embeddings(model).prefill(params, TOKENS, VALID)
+
+    assert (np.asarray(states.before) != 0).all()
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Dialogues become tokens whose actions are those by which an agent chooses."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,24 +19,33 @@ from tests.lm.pretraining import config_of
 @pytest.mark.parametrize("phrases", [False, True])
 def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path: Path, phrases: bool) -> None:
     """A model that learned a token across the end of an action would never have learned to say the action alone."""
-    seen = " \n Observation 1: You see a wall 2 steps forward, "
-    goal, rewards = "Goal: go to the red ball \n Action 0: ", (None, 0.0, None, 1.0)
+    goal = "Goal: go to the red ball \n Action 0: "
+    reply = " \n Observation 1: You see a wall 2 steps forward, "
+    rewards = (None, 0.0, None, 1.0)
     actions = np.random.default_rng(0).choice(ACTIONS, 200).tolist()
-    played = [dialogue.Dialogue((goal, action, seen, action), rewards, True) for action in actions]
-    parquet.write(tmp_path / "dialogues.parquet", [dialogue.Dialogues.of(played)], {})
-    changes = {"model.architecture": "t5", "tokenizer.vocab_size": 600, "packing": "items"}
-    changes |= {"tokenizer.phrases": phrases}
+    games = [dialogue.Dialogue((goal, action, reply, action), rewards, True) for action in actions]
+    parquet.write(tmp_path / "dialogues.parquet", [dialogue.Dialogues.of(games)], {})
+    changes = {
+        "model.architecture": "t5",
+        "tokenizer.vocab_size": 600,
+        "tokenizer.phrases": phrases,
+        "packing": "items",
+    }
     config = read_section(LanguageModelConfig, config_of(tmp_path / "dialogues.parquet", **changes))
-    made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
-    data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
+    folder = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
+    tokenizer = Tokenizer.read(folder)
+
+    data = text_data.prepare(config, tmp_path / "run", folder, 1, None, lambda: False, whole_prompts=True)
+
     assert data is not None
-    tokenizer, train = Tokenizer.read(made), data["train"]
-    candidates = {tuple(row) for row in candidate_rows(tokenizer, ACTIONS)}
-    [after] = tokenizer.encode([seen], special=False)
-    found = set()
+    train = data["train"]
+    [reply_tokens] = tokenizer.encode([reply], special=False)
+    action_tokens = set()
     for item, prompt in enumerate(train.item_columns["prompt"]):
         target = train.item(item)[prompt:].tolist()
         assert target.pop() == 1
-        behind = target[len(target) - len(after) :] == after
-        found.add(tuple(target[: len(target) - len(after)] if behind else target))
-    assert found == candidates
+        # The first action of a game has a reply behind it, the last one none.
+        if target[-len(reply_tokens) :] == reply_tokens:
+            target = target[: -len(reply_tokens)]
+        action_tokens.add(tuple(target))
+    assert action_tokens == {tuple(row) for row in candidate_rows(tokenizer, ACTIONS)}

@@ -1,4 +1,4 @@
-"""Updates: one result in one piece and in several; low-rank additions; frozen bases in few bits."""
+"""Updates against numpy, low-rank additions, and frozen bases in few bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE_LAYER = {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 
 
 
 @functools.cache
-def made() -> tuple[LanguageModel, Any]:
+def one_layer_model() -> tuple[LanguageModel, Any]:
     """A model of one layer, with weights large enough that all of them matter."""
     model = LanguageModel(config.parse(ONE_LAYER))
     shapes = jax.eval_shape(model.init, jax.random.key(0))
@@ -32,34 +32,46 @@ def made() -> tuple[LanguageModel, Any]:
 
 
 @pytest.mark.parametrize("chunk", [None, 4])
-def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
+def test_a_step_and_its_metrics_are_numpys(chunk: int | None) -> None:
     """Of a model whose states are one-hot tokens: the logits are rows of its parameters."""
     draws = np.random.default_rng(1)
-    table, targets = draws.normal(size=(3, 3)).astype(np.float32), draws.integers(0, 3, (2, 2, 5))
-    tokens, weights = draws.integers(0, 3, targets.shape), draws.uniform(0, 2, targets.shape)
+    table = draws.normal(size=(3, 3)).astype(np.float32)
+    # Two micro-batches.
+    targets = draws.integers(0, 3, (2, 2, 5))
+    tokens = draws.integers(0, 3, targets.shape)
+    weights = draws.uniform(0, 2, targets.shape)
 
     def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
         states = jax.nn.one_hot(batch.tokens, 3)
         return training.token_sums(lambda x: x @ params, states, batch.targets, batch.weights, chunk)
 
-    probabilities = softmax(table[tokens], axis=-1)
-    loss = -(np.log(np.take_along_axis(probabilities, targets[..., None], -1)[..., 0]) * weights).sum()
-    error = (probabilities - np.eye(3)[targets]) * weights[..., None]
-    gradient = np.stack([error[tokens == token].sum(axis=0) for token in range(3)]) / weights.sum()
-    right = (probabilities.argmax(axis=-1) == targets) * weights
     update = training.make_update(sums, optax.sgd(0.5), lambda tree: tree)
     state = training.LanguageTrainState(table, optax.sgd(0.5).init(table), jnp.int32(6))
     batches = training.TokenBatch(tokens, None, targets, weights.astype(np.float32))
+
     after, metrics = jax.jit(update)(state, None, batches)
+
+    probabilities = softmax(table[tokens], axis=-1)
+    log_probs = np.log(np.take_along_axis(probabilities, targets[..., None], -1)[..., 0])
+    error = (probabilities - np.eye(3)[targets]) * weights[..., None]
+    gradient = np.stack([error[tokens == token].sum(axis=0) for token in range(3)]) / weights.sum()
+    correct = (probabilities.argmax(axis=-1) == targets) * weights
     np.testing.assert_allclose(after.params, table - 0.5 * gradient, rtol=1e-4, atol=1e-6)
     assert int(after.step) == 7
-    expected = {"loss": loss / weights.sum(), "accuracy": right.sum() / weights.sum()}
-    expected |= {"tokens": weights.sum(), "gradient_norm": np.linalg.norm(gradient)}
+    expected = {
+        "loss": -(log_probs * weights).sum() / weights.sum(),
+        "accuracy": correct.sum() / weights.sum(),
+        "tokens": weights.sum(),
+        "gradient_norm": np.linalg.norm(gradient),
+    }
     assert {name: float(x) for name, x in metrics.items()} == pytest.approx(expected, rel=1e-4)
 
 
 def test_patterns_choose_the_layers_with_an_addition() -> None:
-    additions = lora.init(jax.random.key(0), made()[1], SPEC)
+    _, params = one_layer_model()
+
+    additions = lora.init(jax.random.key(0), params, SPEC)
+
     block = "decoder/block_0"
     layers = ("attention/query", "feed_forward/activated", "feed_forward/down", "feed_forward/factor")
     assert set(additions) == {f"{block}/{layer}" for layer in layers}
@@ -67,36 +79,67 @@ def test_patterns_choose_the_layers_with_an_addition() -> None:
         assert (layer["a"].shape, layer["b"].shape) == ((64, 3), (3, 64))
 
 
-def test_additions_begin_at_the_base() -> None:
-    """B is zero; A is uniform up to one over the root of the inputs, and another for each layer."""
-    additions = lora.init(jax.random.key(0), made()[1], SPEC)
+def test_fresh_additions_are_zero_products_of_random_a() -> None:
+    _, params = one_layer_model()
+
+    additions = lora.init(jax.random.key(0), params, SPEC)
+
     for layer in additions.values():
         assert not layer["b"].any()
+        # Uniform up to one over the root of the inputs.
         assert 0.9 < np.abs(layer["a"]).max() * np.sqrt(64) <= 1
-    query, down = (
-        additions[f"decoder/block_0/{name}"]["a"] for name in ("attention/query", "feed_forward/down")
-    )
+
+
+def test_layers_have_different_fresh_additions() -> None:
+    _, params = one_layer_model()
+
+    additions = lora.init(jax.random.key(0), params, SPEC)
+
+    query = additions["decoder/block_0/attention/query"]["a"]
+    down = additions["decoder/block_0/feed_forward/down"]["a"]
     assert not np.array_equal(query, down)
 
 
 @pytest.mark.parametrize("kind", quantised.KINDS)
-def test_codes_are_the_nearest_and_decode_to_what_the_layers_compute_with(kind: str) -> None:
+def test_codes_are_those_of_the_nearest_levels(kind: str) -> None:
     kernel = np.random.default_rng(0).normal(size=(128, 6)).astype(np.float32)
-    encoded = quantised.encode(kernel, kind)
-    decoded = np.asarray(quantised.decode(encoded))
-    assert sum(part.nbytes for part in encoded.values()) <= kernel.nbytes * (0.3 if kind == "int8" else 0.19)
-    block, gap = {"int8": (128, 0.5 / 127), "nf4": (64, (1 - 0.6961928) / 2)}[kind]
+
+    decoded = np.asarray(quantised.decode(quantised.encode(kernel, kind)))
+
+    # Inputs with one scale, and half the widest gap between levels, in units of the scale.
+    block, half_gap = {"int8": (128, 0.5 / 127), "nf4": (64, (1 - 0.6961928) / 2)}[kind]
     largest = np.abs(kernel.reshape(-1, block, 6)).max(axis=1).repeat(block, axis=0)
-    assert (np.abs(decoded - kernel) <= gap * largest * 1.001).all()
+    assert (np.abs(decoded - kernel) <= half_gap * largest * 1.001).all()
+
+
+@pytest.mark.parametrize(("kind", "share"), [("int8", 0.3), ("nf4", 0.19)])
+def test_codes_take_a_share_of_the_memory(kind: str, share: float) -> None:
+    kernel = np.zeros((128, 6), np.float32)
+
+    encoded = quantised.encode(kernel, kind)
+
+    assert sum(array.nbytes for array in encoded.values()) <= kernel.nbytes * share
+
+
+@pytest.mark.parametrize("kind", quantised.KINDS)
+def test_decoded_kernels_are_encoded_without_loss(kind: str) -> None:
+    kernel = np.random.default_rng(0).normal(size=(128, 6)).astype(np.float32)
+    decoded = np.asarray(quantised.decode(quantised.encode(kernel, kind)))
+
     again = quantised.decode(quantised.encode(decoded, kind))
+
     np.testing.assert_allclose(again, decoded, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", quantised.KINDS)
+def test_a_kernel_of_zeros_is_encoded_without_loss(kind: str) -> None:
     assert not np.asarray(quantised.decode(quantised.encode(np.zeros((64, 2)), kind))).any()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: str) -> None:
-    model, params = made()
+def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> None:
+    model, params = one_layer_model()
     model = dataclasses.replace(model, remat=True)
     spec = lora.Spec(("*/block_*",), rank=2)
     kernels, rest = quantised.split(params, kind, spec.patterns)
@@ -105,7 +148,8 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
     additions = lora.init(jax.random.key(1), params, spec)
 
     def plain(params: Any, rows: training.TokenBatch) -> training.TokenSums:
-        states, logits = training.states_of(model, params, rows), functools.partial(model.logits, params)
+        states = training.states_of(model, params, rows)
+        logits = functools.partial(model.logits, params)
         return training.token_sums(logits, states, rows.targets, rows.weights, None)
 
     def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
@@ -114,19 +158,23 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
 
     state = training.LanguageTrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
     update = jax.jit(training.make_update(sums, optax.adam(0.1), lambda tree: tree))
-    draws, before = np.random.default_rng(2), jax.tree.map(np.copy, (kernels, rest))
+    before = jax.tree.map(np.copy, (kernels, rest))
+    draws = np.random.default_rng(2)
     tokens, targets = draws.integers(3, recipes.VOCAB, (2, 2, 2, 6))
     valid = np.arange(6) < draws.integers(2, 7, (2, 2, 1))
     rows = training.TokenBatch(tokens, valid, targets, (valid * draws.random(valid.shape)).astype(np.float32))
-    # Both parts in one, and the decoded kernels as parameters.
-    decoded, joined = quantised.joined(kernels, rest), jax.tree.map(np.concatenate, rows)
-    of_all = jax.jit(plain)
+
     state, metrics = update(state, (kernels, rest), rows)
-    expected = of_all(decoded, joined)
+    _, later_metrics = update(state, (kernels, rest), rows)
+
+    # The decoded kernels as parameters, and both micro-batches in one.
+    plain_sums = jax.jit(plain)
+    decoded = quantised.joined(kernels, rest)
+    all_rows = jax.tree.map(np.concatenate, rows)
+    expected = plain_sums(decoded, all_rows)
     assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)
-    chex.assert_trees_all_equal(before, (kernels, rest))
     # Merged into decoded kernels it is a model like any other.
-    merged = of_all(lora.merged(decoded, state.params, spec), joined)
-    _, after = update(state, (kernels, rest), rows)
-    assert float(after["loss"]) == pytest.approx(float(merged.loss / merged.weight), rel=1e-4)
-    assert float(after["loss"]) < float(metrics["loss"])
+    merged = plain_sums(lora.merged(decoded, state.params, spec), all_rows)
+    assert float(later_metrics["loss"]) == pytest.approx(float(merged.loss / merged.weight), rel=1e-4)
+    assert float(later_metrics["loss"]) < float(metrics["loss"])
+    chex.assert_trees_all_equal(before, (kernels, rest))

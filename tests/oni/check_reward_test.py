@@ -24,7 +24,11 @@ from tests.reward_fixtures import load_config
 # Rewards of the run's messages; a classifier also rates those without a label.
 REWARDS = {"caf\xe9\nlabelled": 0.6, "often": 0.5, "seldom": 0.1, "caf\xe9\nnew": 0.7, "c": 0.4}
 MET = {"caf\xe9\nnew": 1, "caf\xe9\nlabelled": 9, "often": 5, "seldom": 4, "unlabelled": 8, "c": 3}
-LABELS = {"caf\xe9\nlabelled": (YES, None), "often": (YES, None), "seldom": (NO, None)}
+LABELS: dict[str, tuple[int, float | None]] = {
+    "caf\xe9\nlabelled": (YES, None),
+    "often": (YES, None),
+    "seldom": (NO, None),
+}
 MOMENTS = {"mean": 0.0, "variance": 1.0, "member_mean": [0.0], "member_variance": [1.0]}
 
 

@@ -18,7 +18,8 @@ import pytest
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training import ensembles, schedules
-from motif_jax.core.training.trainer import Carry, OfflineTrainer
+from motif_jax.core.training.train_steps import Carry
+from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.motif.reward import reward_data, reward_model
 from motif_jax.motif.reward.config import RewardConfig, RewardNetworkSizes

@@ -62,7 +62,7 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
     for model in (ClassifierModel, RankingModel):
         monkeypatch.setattr(model, "init", lambda self, seed: EnsembleState({"w": jnp.zeros(1)}, ()))
         monkeypatch.setattr(model, "step", lambda self, state, batch, number: (state, metrics))
-        monkeypatch.setattr(model, "right", lambda self, params, examples, chosen: (1, 2))
+        monkeypatch.setattr(model, "count_correct", lambda self, params, examples, indices: (1, 2))
     zeros = lambda self, params, texts: np.zeros((self.members, len(texts)), np.float32)  # noqa: E731
     monkeypatch.setattr(ClassifierModel, "probabilities", zeros)
     monkeypatch.setattr(RankingModel, "rewards", zeros)
@@ -295,7 +295,7 @@ def test_a_label_set_that_grows_leaves_earlier_views_alone() -> None:
     np.testing.assert_array_equal(early.targets, [1.0, 0.25, 0.5])
     np.testing.assert_array_equal(early.labels, [0, 1, 2])
     later = grown.first(900)
-    texts = [bytes(later.messages[number]).rstrip(b"\0") for number in later.places[899]]
+    texts = [bytes(later.messages[number]).rstrip(b"\0") for number in later.rows[899]]
     assert texts == [b"text 899", b"text 0"]
     with pytest.raises(ValueError, match="901 examples of 900"):
         grown.first(901)

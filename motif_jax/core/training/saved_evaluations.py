@@ -10,7 +10,7 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.metric_files import best_row
 
-_told: set[tuple[Path, int]] = set()
+_reported: set[tuple[Path, int]] = set()
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
@@ -27,8 +27,8 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
     if best == newest or best not in checkpoints.steps() or not checkpoints.is_intact(best):
         return newest
     folder = checkpoints.folder.parent.resolve()
-    if (folder, best) not in _told:
-        _told.add((folder, best))
+    if (folder, best) not in _reported:
+        _reported.add((folder, best))
         print(
             f"{folder}: uses evaluation {best} of 0 to {newest}, which has the best validation loss (the run stops early); "
             "give a step for another"

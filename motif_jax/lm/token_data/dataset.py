@@ -14,6 +14,9 @@ from motif_jax.core.files import load_array, read_json
 from motif_jax.lm.token_data import layout
 
 _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "content")
+_REMEDY = "write the dataset again"
+# Greater counts do not fit the shape of an array (int64): they are damage.
+_MOST = 1 << 62
 
 
 class TokensDataset:
@@ -24,33 +27,36 @@ class TokensDataset:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        path, remedy = self.folder / layout.MANIFEST, "write the dataset again"
+        path = self.folder / layout.MANIFEST
         if not path.is_file():
             raise UserError(f"{folder} is not a dataset of tokens: it has no {layout.MANIFEST}")
-        self.manifest: dict[str, Any] = read_json(path, remedy, keys=_KEYS)
-        said, counts = self.manifest, ("items", "tokens", "vocab_size")
-        good = all(type(said[key]) is int and 0 <= said[key] < 1 << 62 for key in counts)
-        good &= all(isinstance(said[key], dict) for key in ("dtypes", "digests"))
-        if not good or not {layout.TOKENS, layout.OFFSETS} <= set(said["dtypes"]):
-            raise UserError(f"{path} is damaged (counts, dtypes or digests are invalid): {remedy}")
-        arrays = {name: self._map(name) for name in said["dtypes"]}
-        self.tokens, self.offsets = arrays[layout.TOKENS], arrays[layout.OFFSETS]
-        self.token_columns: Mapping[str, np.ndarray] = _below(arrays, layout.TOKEN_COLUMNS)
-        self.item_columns: Mapping[str, np.ndarray] = _below(arrays, layout.ITEM_COLUMNS)
+        self.manifest: dict[str, Any] = read_json(path, _REMEDY, keys=_KEYS)
+        if not _is_valid(self.manifest):
+            raise UserError(f"{path} is damaged (counts, dtypes or digests are invalid): {_REMEDY}")
+        arrays = {name: self._map(name) for name in self.manifest["dtypes"]}
+        self.tokens = arrays[layout.TOKENS]
+        self.offsets = arrays[layout.OFFSETS]
+        self.token_columns: Mapping[str, np.ndarray] = _columns(arrays, layout.TOKEN_COLUMNS)
+        self.item_columns: Mapping[str, np.ndarray] = _columns(arrays, layout.ITEM_COLUMNS)
 
     def _map(self, name: str) -> np.ndarray:
-        path, manifest = self.folder / f"{name}.npy", self.manifest
-        of_items = name == layout.OFFSETS or name.startswith(layout.ITEM_COLUMNS)
-        rows = manifest["items"] + (name == layout.OFFSETS) if of_items else manifest["tokens"]
+        """The memory-mapped array of one file."""
+        path = self.folder / f"{name}.npy"
+        if name == layout.OFFSETS:
+            rows = self.num_items + 1
+        elif name.startswith(layout.ITEM_COLUMNS):
+            rows = self.num_items
+        else:
+            rows = self.num_tokens
         try:
             # An empty array cannot be memory-mapped.
             array = load_array(path, mapped=rows > 0)
         except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read ({error}): write the dataset again") from None
-        if array.shape != (rows,) or array.dtype.str != manifest["dtypes"][name]:
+            raise UserError(f"{path} cannot be read ({error}): {_REMEDY}") from None
+        dtype = self.manifest["dtypes"][name]
+        if array.shape != (rows,) or array.dtype.str != dtype:
             raise UserError(
-                f"{path} is {array.dtype} {list(array.shape)}, tokens.json says {manifest['dtypes'][name]} [{rows}]: "
-                "write the dataset again"
+                f"{path} is {array.dtype} {list(array.shape)}, tokens.json says {dtype} [{rows}]: {_REMEDY}"
             )
         return array
 
@@ -59,7 +65,7 @@ class TokensDataset:
         for name, digest in self.manifest["digests"].items():
             path = self.folder / f"{name}.npy"
             if not path.is_file() or digests.of_file(path) != digest:
-                raise UserError(f"{path} was changed after it was written: write the dataset again")
+                raise UserError(f"{path} was changed after it was written: {_REMEDY}")
 
     @property
     def num_items(self) -> int:
@@ -75,9 +81,22 @@ class TokensDataset:
         return np.diff(self.offsets)
 
     def item(self, index: int) -> np.ndarray:
+        """The tokens of an item, [length]."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
 
-def _below(arrays: Mapping[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
-    start = f"{group}/"
-    return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
+def _is_valid(manifest: Mapping[str, Any]) -> bool:
+    for key in ("items", "tokens", "vocab_size"):
+        count = manifest[key]
+        # A bool is an int, too.
+        if type(count) is not int or not 0 <= count < _MOST:
+            return False
+    if not isinstance(manifest["dtypes"], dict) or not isinstance(manifest["digests"], dict):
+        return False
+    return {layout.TOKENS, layout.OFFSETS} <= manifest["dtypes"].keys()
+
+
+def _columns(arrays: Mapping[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
+    """The arrays of the files in a folder, by column."""
+    prefix = f"{group}/"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

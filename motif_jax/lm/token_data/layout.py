@@ -15,8 +15,10 @@ import numpy as np
 
 MANIFEST = "tokens.json"
 STAGING = ".part"  # suffix of a dataset's folder while it is written
-TOKENS, OFFSETS = "tokens", "offsets"
-TOKEN_COLUMNS, ITEM_COLUMNS = "token_columns", "item_columns"
+TOKENS = "tokens"
+OFFSETS = "offsets"
+TOKEN_COLUMNS = "token_columns"
+ITEM_COLUMNS = "item_columns"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,21 +20,27 @@ class TokenWindows:
     """
 
     def __init__(self, num_tokens: int, length: int, batch_size: int, seed: int) -> None:
-        self._length, self._batch_size, self._seed = length, batch_size, seed
+        self._length = length
+        self._batch_size = batch_size
+        self._seed = seed
         self.per_pass = num_tokens // length
-        self._slack = num_tokens - self.per_pass * length
-        self._pass = functools.lru_cache(maxsize=2)(self._shuffled)
+        self._spare_tokens = num_tokens - self.per_pass * length
+        # A step touches two passes at most.
+        self._pass = functools.lru_cache(maxsize=2)(self._shuffle)
 
-    def _shuffled(self, number: int) -> np.ndarray:
+    def _shuffle(self, number: int) -> np.ndarray:
+        """Indices of the first tokens of all windows of a pass, int64 [per_pass], in their order."""
         rng = seeds.rng(self._seed, "windows", number)
-        return rng.permutation(self.per_pass) * self._length + rng.integers(self._slack + 1)
+        order = rng.permutation(self.per_pass)
+        shift = rng.integers(self._spare_tokens + 1)
+        return order * self._length + shift
 
     def starts(self, step: int) -> np.ndarray:
         """Indices of the first tokens of a step's windows, int64 [batch_size]."""
-        places = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
-        numbers, inside = np.divmod(places, self.per_pass)
-        parts = [self._pass(int(number))[inside[numbers == number]] for number in np.unique(numbers)]
-        return np.concatenate(parts)
+        windows = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
+        passes, index = np.divmod(windows, self.per_pass)
+        starts = [self._pass(int(number))[index[passes == number]] for number in np.unique(passes)]
+        return np.concatenate(starts)
 
     def gather(self, tokens: np.ndarray, step: int) -> np.ndarray:
         """The windows of a step, int32 [batch_size, length], of the tokens [N]."""
@@ -58,55 +65,71 @@ class Buckets:
     def __init__(
         self, lengths: np.ndarray, widths: Sequence[int], batch_size: int, seed: int, group: int
     ) -> None:
-        self._batch_size, self._seed, self._group = batch_size, seed, group
+        self._batch_size = batch_size
+        self._seed = seed
+        self._group = group
         self._widths = np.asarray(widths)
         self._bucket = np.searchsorted(self._widths, lengths)
-        size, last = batch_size * group, int(self._bucket.max())
-        self._groups, rest = [], 0
-        for place, count in enumerate(np.bincount(self._bucket)):
-            whole = -(-(count + rest) // size) if place == last else (count + rest) // size
-            self._groups.append(int(whole))
-            rest = count + rest - whole * size
-        self.steps_per_pass = sum(self._groups) * group
-        self._pass = functools.lru_cache(maxsize=2)(self._drawn)
 
-    def _drawn(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        # Groups of each bucket, those with leftovers of narrower buckets included.
+        self._groups: list[int] = []
+        group_size = batch_size * group
+        widest = int(self._bucket.max())
+        leftovers = 0
+        for bucket, count in enumerate(np.bincount(self._bucket)):
+            available = int(count) + leftovers
+            groups = available // group_size
+            if bucket == widest:
+                groups = math.ceil(available / group_size)
+            self._groups.append(groups)
+            leftovers = available - groups * group_size
+        self.steps_per_pass = sum(self._groups) * group
+        self._pass = functools.lru_cache(maxsize=2)(self._draw)
+
+    def _draw(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Items int64 [groups, group, batch_size] of pass `number`, -1 for empty rows, and the width of each group."""
-        rng, size = seeds.rng(self._seed, "buckets", number), self._batch_size * self._group
-        rest, found, widths = np.zeros(0, np.int64), [], []
-        for place, groups in enumerate(self._groups):
-            here = np.concatenate([rest, rng.permutation(np.flatnonzero(self._bucket == place))])
+        rng = seeds.rng(self._seed, "buckets", number)
+        group_size = self._batch_size * self._group
+        leftovers = np.zeros(0, np.int64)
+        batches = []
+        widths = []
+        for bucket, groups in enumerate(self._groups):
+            shuffled = rng.permutation(np.flatnonzero(self._bucket == bucket))
             # Leftovers of narrower buckets come first, so that they do not move again.
-            taken, rest = here[: groups * size], here[groups * size :]
-            found.append(self._spread(taken, groups, rng))
-            widths += [self._widths[place]] * groups
+            items = np.concatenate([leftovers, shuffled])
+            leftovers = items[groups * group_size :]
+            batches.append(self._spread(items[: groups * group_size], groups, rng))
+            widths += [self._widths[bucket]] * groups
         order = rng.permutation(len(widths))
-        return np.concatenate(found)[order], np.asarray(widths)[order]
+        return np.concatenate(batches)[order], np.asarray(widths)[order]
 
     def _spread(self, items: np.ndarray, groups: int, rng: np.random.Generator) -> np.ndarray:
         """`items` in batches int64 [groups, group, batch_size] whose sizes differ by at most one; none is empty."""
         steps = groups * self._group
         if items.size < steps:
             items = np.concatenate([items, rng.choice(self._bucket.size, steps - items.size)])
-        places = np.arange(items.size)
+        index = np.arange(items.size)
         batches = np.full((steps, self._batch_size), -1, np.int64)
         if steps:
-            batches[places % steps, places // steps] = items
+            batches[index % steps, index // steps] = items
         return batches.reshape(groups, self._group, self._batch_size)
 
     def rows(self, step: int) -> ItemRows:
-        number, inside = divmod(step, self.steps_per_pass)
+        """The items of a step."""
+        number, step_in_pass = divmod(step, self.steps_per_pass)
         items, widths = self._pass(number)
-        group, place = divmod(inside, self._group)
-        return ItemRows(items[group, place], int(widths[group]))
+        group, step_in_group = divmod(step_in_pass, self._group)
+        return ItemRows(items[group, step_in_group], int(widths[group]))
 
 
 def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
     """Items int64 [B] (-1: none) padded on the right: tokens int32 [B, width], and a mask bool [B, width], False for padding."""
-    there = items >= 0
-    starts = np.where(there, dataset.offsets[items], 0)
-    lengths = np.where(there, dataset.offsets[items + 1] - starts, 0)
-    inside = np.arange(width)
-    valid = inside < lengths[:, None]
-    places = np.minimum(starts[:, None] + inside, dataset.num_tokens - 1)
-    return np.where(valid, dataset.tokens[places].astype(np.int32), np.int32(pad)), valid
+    exists = items >= 0
+    starts = np.where(exists, dataset.offsets[items], 0)
+    lengths = np.where(exists, dataset.offsets[items + 1] - starts, 0)
+    columns = np.arange(width)
+    valid = columns < lengths[:, None]
+    # Padding of the last items would lie behind the end of the array.
+    index = np.minimum(starts[:, None] + columns, dataset.num_tokens - 1)
+    tokens = np.where(valid, dataset.tokens[index].astype(np.int32), np.int32(pad))
+    return tokens, valid

@@ -41,46 +41,54 @@ class TokensWriter(contextlib.ExitStack):
         source: Mapping[str, Any] = {},
     ) -> None:
         super().__init__()
-        self._folder, self._vocab_size = Path(folder), vocab_size
+        self._folder = Path(folder)
+        self._vocab_size = vocab_size
         if (self._folder / layout.MANIFEST).exists():
             raise UserError(f"{folder} already holds a dataset of tokens: choose another folder")
         self._staging = self._folder.with_name(self._folder.name + layout.STAGING)
         self._remedy = f"remove {self._staging}, it is made again"
-        dtypes = {layout.TOKENS: layout.token_dtype(vocab_size)}
-        of_items = {layout.OFFSETS: np.dtype(np.int64)}
-        dtypes |= {f"{layout.TOKEN_COLUMNS}/{n}": np.dtype(d) for n, d in token_columns.items()}
-        of_items |= {f"{layout.ITEM_COLUMNS}/{n}": np.dtype(d) for n, d in item_columns.items()}
+        token_dtypes = {layout.TOKENS: layout.token_dtype(vocab_size)}
+        for column, dtype in token_columns.items():
+            token_dtypes[f"{layout.TOKEN_COLUMNS}/{column}"] = np.dtype(dtype)
+        item_dtypes = {layout.OFFSETS: np.dtype(np.int64)}
+        for column, dtype in item_columns.items():
+            item_dtypes[f"{layout.ITEM_COLUMNS}/{column}"] = np.dtype(dtype)
+        dtypes = {**token_dtypes, **item_dtypes}
         self._identity = {
             "vocab_size": vocab_size,
             "tokenizer": tokenizer,
             "source": dict(source),
-            "dtypes": {name: dtype.str for name, dtype in {**dtypes, **of_items}.items()},
+            "dtypes": {name: dtype.str for name, dtype in dtypes.items()},
         }
-        self.items, self._tokens = self._safe()
-        claimed = {name: (dtype, self._tokens) for name, dtype in dtypes.items()}
-        for name, dtype in of_items.items():
+
+        self.items, self._tokens = self._saved_counts()
+        rows = dict.fromkeys(token_dtypes, self._tokens) | dict.fromkeys(item_dtypes, self.items)
+        if self.items:
             # Offsets have one entry more than items.
-            claimed[name] = (dtype, self.items + (name == layout.OFFSETS) if self.items else 0)
+            rows[layout.OFFSETS] = self.items + 1
         # All are checked before the first is opened, since opening changes a file.
-        for name, (dtype, rows) in claimed.items():
-            if rows and (wrong := _damage(self._staging / f"{name}.npy", dtype, rows)):
-                raise UserError(f"{self._staging / name}.npy {wrong}: {self._remedy}")
-        self._arrays = {name: _Growing(self._staging / name, *what) for name, what in claimed.items()}
-        for array in self._arrays.values():
-            self.callback(array.close)
+        for name, dtype in dtypes.items():
+            path = self._staging / f"{name}.npy"
+            damage = _damage(path, dtype, rows[name]) if rows[name] else None
+            if damage:
+                raise UserError(f"{path} {damage}: {self._remedy}")
+        self._arrays = {}
+        for name, dtype in dtypes.items():
+            self._arrays[name] = _GrowingArray(self._staging / name, dtype, rows[name])
+            self.callback(self._arrays[name].close)
         if not self.items:
             self._arrays[layout.OFFSETS].append(np.zeros(1, np.int64))
         self._added = self.items
 
-    def _safe(self) -> tuple[int, int]:
+    def _saved_counts(self) -> tuple[int, int]:
         """(items, tokens) that an equal writer saved; clears the files of a different one."""
-        progress = self._staging / _PROGRESS
-        if progress.exists():
-            there = read_json(progress, self._remedy, keys=("identity", "items", "tokens"))
-            if there["identity"] == self._identity:
-                if not all(type(there[key]) is int and there[key] >= 0 for key in ("items", "tokens")):
-                    raise UserError(f"{progress} is damaged (items or tokens are no counts): {self._remedy}")
-                return there["items"], there["tokens"]
+        path = self._staging / _PROGRESS
+        if path.exists():
+            progress = read_json(path, self._remedy, keys=("identity", "items", "tokens"))
+            if progress["identity"] == self._identity:
+                if not all(type(progress[key]) is int and progress[key] >= 0 for key in ("items", "tokens")):
+                    raise UserError(f"{path} is damaged (items or tokens are no counts): {self._remedy}")
+                return progress["items"], progress["tokens"]
         if self._staging.exists():
             shutil.rmtree(self._staging)
         return 0, 0
@@ -95,38 +103,49 @@ class TokensWriter(contextlib.ExitStack):
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
             raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")
-        columns = {f"{layout.TOKEN_COLUMNS}/{n}": np.asarray(v) for n, v in token_columns.items()}
-        numbers = {f"{layout.ITEM_COLUMNS}/{n}": np.asarray([v]) for n, v in item_columns.items()}
-        wanted = self._arrays.keys() - {layout.TOKENS, layout.OFFSETS}
-        if {*columns, *numbers} != wanted or any(c.shape != row.shape for c in columns.values()):
-            raise ValueError(f"an item has a number for each token or item in {', '.join(sorted(wanted))}")
+        token_numbers = {f"{layout.TOKEN_COLUMNS}/{name}": np.asarray(v) for name, v in token_columns.items()}
+        item_numbers = {f"{layout.ITEM_COLUMNS}/{name}": np.asarray([v]) for name, v in item_columns.items()}
+        columns = self._arrays.keys() - {layout.TOKENS, layout.OFFSETS}
+        misshapen = any(numbers.shape != row.shape for numbers in token_numbers.values())
+        if {*token_numbers, *item_numbers} != columns or misshapen:
+            raise ValueError(f"an item has a number for each token or item in {', '.join(sorted(columns))}")
+
+        self._arrays[layout.TOKENS].append(row)
         self._tokens += row.size
-        parts = {layout.TOKENS: row, layout.OFFSETS: np.array([self._tokens]), **columns, **numbers}
-        for name, values in parts.items():
-            self._arrays[name].append(values)
+        self._arrays[layout.OFFSETS].append(np.array([self._tokens]))
+        for name, numbers in (token_numbers | item_numbers).items():
+            self._arrays[name].append(numbers)
         self._added += 1
 
     def save(self) -> None:
+        """Writes what was added, so that a later writer resumes behind it."""
         for array in self._arrays.values():
             array.flush()
-        place = {"identity": self._identity, "items": self._added, "tokens": self._tokens}
-        atomic_write_json(self._staging / _PROGRESS, place)
+        # After the arrays: it may never claim more rows than they have.
+        progress = {"identity": self._identity, "items": self._added, "tokens": self._tokens}
+        atomic_write_json(self._staging / _PROGRESS, progress)
         self.items = self._added
 
     def commit(self) -> str:
         """Writes the manifest, moves all files into place, and returns the content's digest."""
         self.save()
-        found = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
-        content = digests.of_bytes(repr((sorted(found.items()), self._identity["tokenizer"])).encode())
-        counts = {"items": self._added, "tokens": self._tokens}
-        manifest = {**self._identity, **counts, "digests": found, "content": content}
+        file_digests = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
+        content = repr((sorted(file_digests.items()), self._identity["tokenizer"]))
+        content_digest = digests.of_bytes(content.encode())
+        manifest = {
+            **self._identity,
+            "items": self._added,
+            "tokens": self._tokens,
+            "digests": file_digests,
+            "content": content_digest,
+        }
         atomic_write_json(self._staging / layout.MANIFEST, manifest)
         for folder in {array.path.parent for array in self._arrays.values()}:
             sync(folder)
         os.replace(self._staging, self._folder)
         sync(self._folder.parent)
         (self._folder / _PROGRESS).unlink()
-        return content
+        return content_digest
 
 
 def _header(dtype: np.dtype[Any], rows: int) -> bytes:
@@ -142,22 +161,25 @@ def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
     start = _header(dtype, 0)
     try:
         with open(path, "rb") as file:
-            header, there = file.read(len(start)), os.fstat(file.fileno()).st_size - len(start)
+            header = file.read(len(start))
+            size = os.fstat(file.fileno()).st_size - len(start)
     except OSError as error:
         return f"cannot be read ({error})"
     # It has 0 rows while the array grows, or all rows if the writer was killed in `commit`.
-    if header not in (start, _header(dtype, there // dtype.itemsize)):
+    if header not in (start, _header(dtype, size // dtype.itemsize)):
         return f"is damaged (it is no array of {dtype} with one axis)"
-    if there < rows * dtype.itemsize:
-        return f"is cut off ({there:,} of {rows * dtype.itemsize:,} bytes)"
+    if size < rows * dtype.itemsize:
+        return f"is cut off ({size:,} of {rows * dtype.itemsize:,} bytes)"
     return None
 
 
-class _Growing:
+class _GrowingArray:
     """A one-dimensional .npy file that grows by rows; `finish` writes their number into the header."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
-        self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
+        self.path = path.with_name(path.name + ".npy")
+        self._dtype = dtype
+        self._rows = rows
         self.path.parent.mkdir(parents=True, exist_ok=True)
         header = _header(dtype, 0)
         with naming(self.path):
@@ -172,11 +194,13 @@ class _Growing:
         self._rows += len(values)
 
     def flush(self) -> None:
+        """Writes all rows to the disk."""
         with naming(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def finish(self) -> Path:
+        """Writes the number of rows, and closes the file; returns its path."""
         self._file.seek(0)
         self._file.write(_header(self._dtype, self._rows))
         self.flush()

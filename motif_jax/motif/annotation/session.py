@@ -84,7 +84,10 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
           RuntimeError: the annotator left questions without an answer.
         """
         answers = dict(known)
-        while pending := self.unsettled(questions, answers)[:limit]:
+        while True:
+            pending = self.unsettled(questions, answers)[:limit]
+            if not pending:
+                break
             self.start()
             self._ask(pending, answers, keep, report)
             if limit is not None:

@@ -116,19 +116,20 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     return RewardFunction(open_reward(hub.local(folder), step))
 
 
-def check_place(place: str, key: str) -> None:
-    """Requires that `place`, the value of `key`, is a .safetensors file or an existing folder."""
-    if not (Path(place).suffix == FILE_SUFFIX and Path(place).is_file()):
-        checks.require(os.path.isdir(place), key, place, "an existing folder")
+def check_place(path: str, key: str) -> None:
+    """Requires that `path`, the value of `key`, is a .safetensors file or an existing folder."""
+    is_file = Path(path).suffix == FILE_SUFFIX and Path(path).is_file()
+    if not is_file:
+        checks.require(os.path.isdir(path), key, path, "an existing folder")
 
 
-def open_reward(place: str | Path, step: int | None = None) -> RewardModel:
+def open_reward(path: str | Path, step: int | None = None) -> RewardModel:
     """Reads evaluation `step` of a reward from a run folder or a .safetensors file; UserError if there is none."""
-    if Path(place).suffix != FILE_SUFFIX:
-        return read_run(place, step)
-    trained = read_safetensors(place)
+    if Path(path).suffix != FILE_SUFFIX:
+        return read_run(path, step)
+    trained = read_safetensors(path)
     if step is not None and step != trained.step:
-        raise UserError(f"{place} has no evaluation {step}: it holds evaluation {trained.step} of its run")
+        raise UserError(f"{path} has no evaluation {step}: it holds evaluation {trained.step} of its run")
     return trained
 
 

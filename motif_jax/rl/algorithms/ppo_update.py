@@ -205,7 +205,7 @@ def _run_until_skipped(
     step: Callable[..., tuple[PpoTrainState, Metrics]], state: PpoTrainState, order: Array
 ) -> tuple[PpoTrainState, Metrics]:
     """Runs `step` over minibatches until it skips one; metrics cover the minibatches that it was called with."""
-    neutral = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
+    neutral: dict[Any, float] = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
     pairwise: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
     names = jax.eval_shape(step, state, order[0])[1]
     start = {name: jnp.full((), neutral.get(update.EXTREMES.get(name), 0.0)) for name in names}

@@ -1,3 +1,5 @@
+"""Programs of all widths are known, and compiled, before the first step."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,6 +12,7 @@ from motif_jax.core.devices import compiled_programs
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.lm.bucket_batches import BucketBatches
+from motif_jax.lm.token_data.order import Buckets
 from tests import bigrams
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -18,11 +21,13 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 def test_the_first_chunk_of_each_width_is_known_before_the_training() -> None:
     lengths = np.array([3] * 40 + [60] * 24 + [200] * 8)
     batches = BucketBatches(None, lengths, 200, batch_size=4, seed=1, group=2)  # type: ignore[arg-type]
-    firsts = batches.first_of_each_width(2)
-    widths = [batches._order.rows(first).width for first in firsts]
-    met = {batches._order.rows(step).width for step in range(batches.steps_per_pass)}
-    assert len(met) == 3
-    assert sorted(widths) == sorted(met)
+    order = Buckets(lengths, batches.widths, 4, seed=1, group=2)
+
+    first_steps = batches.first_of_each_width(2)
+
+    all_widths = {order.rows(step).width for step in range(batches.steps_per_pass)}
+    assert len(all_widths) == 3
+    assert sorted(order.rows(step).width for step in first_steps) == sorted(all_widths)
 
 
 def test_programs_of_known_shapes_are_compiled_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,13 +35,13 @@ def test_programs_of_known_shapes_are_compiled_before_the_first_step(monkeypatch
     task = bigrams.Bigrams(parallel)
     monkeypatch.setattr(task, "first_chunks", lambda: [0, 8], raising=False)
     compiled: list[Any] = []
-    together = compiled_programs.compile_together
+    compile_together = compiled_programs.compile_together
 
-    def noting(lowered: Any) -> None:
-        together(lowered)
+    def record(lowered: Any) -> None:
+        compile_together(lowered)
         compiled.extend(lowered)
 
-    monkeypatch.setattr(compiled_programs, "compile_together", noting)
+    monkeypatch.setattr(compiled_programs, "compile_together", record)
     trainer = OfflineTrainer(task, parallel)
     carry = trainer.place(task.init_state())
 

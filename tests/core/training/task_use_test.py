@@ -1,3 +1,5 @@
+"""The share of the devices' peak that a training uses, and the operations of a gradient."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -14,7 +16,11 @@ from motif_jax.core.devices.flops import gradient_flops
 from motif_jax.core.training import task_use
 from motif_jax.core.training.task_use import TaskUse
 
-ROWS, INNER, OUTER, MICRO_BATCHES, STEPS = 4, 8, 16, 3, 5
+ROWS = 4
+INNER = 8
+OUTER = 16
+MICRO_BATCHES = 3
+STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import chex
@@ -25,9 +24,9 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import records
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
-from motif_jax.core.training.trainer import FINITE, Carry, OfflineTrainer, TrainerSettings, make_train_steps
+from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
+from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
 from tests import bigrams, processes, resumed
-from tests.recorded_outputs import outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -53,13 +52,17 @@ def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
     processes.killed(KILLED, str(tmp_path / "killed"), "19")
     done = resumed.saved_step(tmp_path / "killed")
     assert done >= 14
+
     with resumed.takes(20 - done):
         bigrams.main(str(tmp_path / "killed"))
+
     with resumed.takes(20):
-        bigrams.main(str(tmp_path / "whole"))
-    (state, position, rows), (same, *others) = saved(tmp_path / "killed"), saved(tmp_path / "whole")
-    chex.assert_trees_all_equal(state, same)
-    assert [position, rows] == others
+        bigrams.main(str(tmp_path / "undisturbed"))
+    state, position, rows = saved(tmp_path / "killed")
+    expected_state, expected_position, expected_rows = saved(tmp_path / "undisturbed")
+    chex.assert_trees_all_equal(state, expected_state)
+    assert position == expected_position
+    assert rows == expected_rows
     assert position["step"] == 20
     # The last epoch is shorter.
     assert [row["step"] for row in rows] == [0, 8, 16, 20]
@@ -69,83 +72,122 @@ def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stop_waits_for_two_steps_and_no_chunk(tmp_path):
-    parallel, done, begun = DataParallel(jax.local_devices()[:1]), [], []
+def test_a_request_to_stop_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
+    parallel = DataParallel(jax.local_devices()[:1])
     task = bigrams.Bigrams(parallel)
-    task.chunk_steps, step = 8, task.guarded_step
+    task.chunk_steps = 8
+    step = task.guarded_step
+    finished_steps = []
 
-    def told(*arguments):
-        jax.debug.callback(lambda: done.append(time.sleep(0.05)))
+    def slow_step(*arguments):
+        jax.debug.callback(lambda: finished_steps.append(time.sleep(0.05)))
         return step(*arguments)
 
-    task.guarded_step = told
+    task.guarded_step = slow_step
     trainer = OfflineTrainer(task, parallel)
     train = trainer.train
+    # Of each step that is started the number of those that have finished.
+    finished_before = []
 
-    def counted(carry, batches):
-        begun.append(len(done))
-        if len(begun) == 5:
+    def train_until_the_fifth(carry, batches):
+        finished_before.append(len(finished_steps))
+        if len(finished_before) == 5:
             os.kill(os.getpid(), signal.SIGTERM)
         return train(carry, batches)
 
-    trainer.train = counted
+    trainer.train = train_until_the_fifth
+
     assert not trainer.run(tmp_path)
-    assert len(begun) == 5, "of the eight of a chunk"
-    assert max(number - ended for number, ended in enumerate(begun)) <= 1
+
+    assert len(finished_before) == 5
+    in_flight = [started - finished for started, finished in enumerate(finished_before)]
+    assert max(in_flight) <= 1
 
 
-class Store(contextlib.nullcontext):
-    """Checkpoints as plain files, see `core.checkpoints.Checkpoints`."""
+class FileCheckpoints(contextlib.nullcontext):
+    """Checkpoints as plain files, with the methods of `core.checkpoints.Checkpoints` that a run calls."""
 
     def __init__(self, folder: Path, keep: int | None = None, **_: Any) -> None:
         super().__init__(self)
-        self.folder, self.keep, self.wait = folder, keep, list
+        self.folder = folder
+        self.keep = keep
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
-    def kept(self) -> dict[int, Any]:
+    def items(self) -> dict[int, Any]:
         return {int(path.name): pickle.loads(path.read_bytes()) for path in self.folder.iterdir()}
 
+    def wait(self) -> None:
+        """Nothing is written behind a caller's back."""
+
     def save(self, step: int, items: Any, metrics: Any = None) -> None:
-        for path in self.folder.iterdir() if self.keep == 1 else ():
-            path.unlink()
+        if self.keep == 1:
+            for path in self.folder.iterdir():
+                path.unlink()
         (self.folder / str(step)).write_bytes(pickle.dumps(dict(items)))
 
     def latest(self, **_: Any) -> int | None:
-        return max(self.kept, default=None)
+        return max(self.items, default=None)
 
-    def restore(self, step: int, wanted: Any) -> Any:
-        return {name: self.kept[step][name] for name in wanted}
+    def restore(self, step: int, names: Any) -> Any:
+        return {name: self.items[step][name] for name in names}
+
+
+class PlainParallel:
+    """`DataParallel` without compiled programs: steps are functions of numpy arrays."""
+
+    platform = "cpu"
+
+    def __init__(self) -> None:
+        self.devices = jax.local_devices()[:1]
+        self.local_devices = self.devices
+
+    def wrap(self, function: Any, donate_state: bool) -> Any:
+        return function
+
+    def put_whole(self, tree: Any, axes: int) -> Any:
+        return tree
+
+    def replicate_freeing(self, trees: list[Any]) -> Any:
+        return trees.pop()
 
 
 class Sums(NamedTuple):
     total: Any
-    seen: Any
+    sums: Any  # of the first and of the second numbers of steps
 
 
 class Subtractor(Task):
     """Takes the numbers of each step, 2 n and 2 n + 1, from a hundred; without a compiled program."""
 
-    title, unit, criterion, source = "subtract", "numbers", "validation/loss", "a text"
-    steps, steps_per_epoch, chunk_steps, remedy = 7, 3, 2, "smaller numbers"
+    title = "subtract"
+    unit = "numbers"
+    criterion = "validation/loss"
+    source = "a text"
+    steps = 7
+    steps_per_epoch = 3
+    chunk_steps = 2
+    remedy = "smaller numbers"
 
     def __init__(self, poisoned: Sequence[int] = (), stop_at: int | None = None, aim: float = 0) -> None:
-        plain = {"wrap": lambda made, donate_state: made, "put_whole": lambda tree, axes: tree}
-        devices = jax.local_devices()[:1]
-        same = {"devices": devices, "local_devices": devices}
-        self.parallel: Any = SimpleNamespace(platform="cpu", replicate_freeing=list.pop, **plain, **same)
-        self.digests, self.poisoned, self.stop_at, self.aim = {"the text": "a"}, poisoned, stop_at, aim
-        self.asked: list[tuple[int, int]] = []
+        self.parallel: Any = PlainParallel()
+        self.digests = {"the text": "a"}
+        self.poisoned = poisoned
+        self.stop_at = stop_at
+        self.aim = aim
+        # First steps and lengths of the chunks that the trainer took.
+        self.chunks: list[tuple[int, int]] = []
 
     def init_state(self) -> Sums:
         return Sums(np.float32(100), np.zeros(2, np.float32))
 
     def step(self, state: Sums, shared: Any, batch: Any) -> tuple[Sums, dict[str, Any]]:
         x = batch["x"]
-        return Sums(state.total - x.sum(), state.seen + x), {"loss": state.total, "gradient_norm": x.sum()}
+        metrics = {"loss": state.total, "gradient_norm": x.sum()}
+        return Sums(state.total - x.sum(), state.sums + x), metrics
 
     def batches(self, first: int, count: int) -> dict[str, np.ndarray]:
-        self.asked.append((first, count))
+        self.chunks.append((first, count))
         steps = np.arange(first, first + count)
         if self.stop_at in steps:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -156,7 +198,7 @@ class Subtractor(Task):
     def evaluate(self, state: Sums, shared: Any, position: TrainingPosition) -> Evaluation:
         row = {"validation/loss": abs(float(state.total) - self.aim), "norm": position.mean("gradient_norm")}
         row |= self.shown(position.sums)
-        return Evaluation(row, {"about": {"seen": state.seen.tolist()}}, f"at {position.step}")
+        return Evaluation(row, {"about": {"sums": state.sums.tolist()}}, f"at {position.step}")
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         return {f"logged/{name}": values.sum() for name, values in metrics.items()}
@@ -165,16 +207,26 @@ class Subtractor(Task):
         (workdir / "rows.txt").write_text(f"{len(rows)}")
 
 
-def subtracted(folder: Path, task: Subtractor, **changes: Any) -> bool:
-    return OfflineTrainer(task, task.parallel, TrainerSettings(**changes)).run(folder)
+def subtracted(folder: Path, task: Subtractor, **settings: Any) -> bool:
+    return OfflineTrainer(task, task.parallel, TrainerSettings(**settings)).run(folder)
 
 
-def left(folder: Path) -> str:
+def evaluations_of(folder: Path) -> dict[int, Any]:
+    """Items of each evaluation's checkpoint."""
+    return FileCheckpoints(folder / "checkpoints").items
+
+
+def resume_points_of(folder: Path) -> dict[int, Any]:
+    """Items of the checkpoint from which a stopped run goes on, by its step."""
+    return FileCheckpoints(folder / "resume").items
+
+
+def results_of(folder: Path) -> str:
     """What a run leaves: its evaluations, its logged rows without times, its summary."""
     rows = (folder / "metrics.jsonl").read_text()
     rows = re.sub(r', "time": [\d.]+|, "evaluation/seconds": [-e\d.]+', "", rows)
-    saved = sorted(Store(folder / "checkpoints").kept.items())
-    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), saved)
+    evaluations = sorted(evaluations_of(folder).items())
+    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), evaluations)
     return f"{evaluations}\n{rows}\n" + "".join(
         (folder / name).read_text() for name in ("summary.json", "rows.txt")
     )
@@ -182,7 +234,7 @@ def left(folder: Path) -> str:
 
 @pytest.fixture
 def in_memory(monkeypatch):
-    monkeypatch.setattr(records, "Checkpoints", Store)
+    monkeypatch.setattr(records, "Checkpoints", FileCheckpoints)
 
 
 def test_a_run_evaluates_before_the_first_and_after_each_epoch(tmp_path, in_memory, capsys):
@@ -191,10 +243,9 @@ def test_a_run_evaluates_before_the_first_and_after_each_epoch(tmp_path, in_memo
 
     assert subtracted(tmp_path, task)
 
-    assert task.asked == [(0, 2), (2, 1), (3, 2), (5, 1), (6, 1)]
+    assert task.chunks == [(0, 2), (2, 1), (3, 2), (5, 1), (6, 1)]
     assert re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE) == ["at 0", "at 3", "at 6", "at 7"]
-    newest = Store(tmp_path / "checkpoints").kept[3]
-    rows = newest["curve"]["rows"]
+    rows = evaluations_of(tmp_path)[3]["curve"]["rows"]
     assert [row["step"] for row in rows] == [0, 3, 6, 7]
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
     assert [row["validation/loss"] for row in rows] == [100, 85, 34, 9]
@@ -203,7 +254,7 @@ def test_a_run_evaluates_before_the_first_and_after_each_epoch(tmp_path, in_memo
 def test_means_of_an_evaluation_are_of_the_steps_before_it(tmp_path, in_memory):
     subtracted(tmp_path, Subtractor())
 
-    first, *rows = Store(tmp_path / "checkpoints").kept[3]["curve"]["rows"]
+    first, *rows = evaluations_of(tmp_path)[3]["curve"]["rows"]
     assert np.isnan(first["norm"])
     assert [row["norm"] for row in rows] == [(1 + 5 + 9) / 3, (13 + 17 + 21) / 3, 25]
     assert [row["loss"] for row in rows] == pytest.approx([(100 + 99 + 94) / 3, (85 + 72 + 55) / 3, 34])
@@ -212,20 +263,29 @@ def test_means_of_an_evaluation_are_of_the_steps_before_it(tmp_path, in_memory):
 def test_checkpoints_hold_state_position_items_and_config(tmp_path, in_memory):
     subtracted(tmp_path, Subtractor(), config={"a": 1})
 
-    saved = Store(tmp_path / "checkpoints").kept
-    assert sorted(saved) == [0, 1, 2, 3]
-    items = saved[1]
-    assert (items["total"], items["seen"].tolist(), items["about"]) == (85, [6, 9], {"seen": [6, 9]})
+    evaluations = evaluations_of(tmp_path)
+    assert sorted(evaluations) == [0, 1, 2, 3]
+    items = evaluations[1]
+    assert items["total"] == 85
+    assert items["sums"].tolist() == [6, 9]
+    assert items["about"] == {"sums": [6, 9]}
     assert items["config"] == {"a": 1}
     position = items["position"]
-    assert (position["step"], position["epoch"], position["step_in_epoch"], position["skipped"]) == (
-        3,
-        1,
-        0,
-        0,
-    )
+    assert (position["step"], position["epoch"], position["step_in_epoch"]) == (3, 1, 0)
+    assert position["skipped"] == 0
     assert position["digests"] == {"the text": "a"}
-    assert not Store(tmp_path / "resume").kept, "what was saved to go on is removed at the end"
+
+
+def test_the_newest_resume_point_inside_an_epoch_remains(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor(), save_every_seconds=0)
+
+    assert list(resume_points_of(tmp_path)) == [5]
+
+
+def test_a_run_without_saves_inside_epochs_leaves_no_resume_point(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor())
+
+    assert not resume_points_of(tmp_path)
 
 
 def test_every_step_is_logged_before_the_evaluation_after_it(tmp_path, in_memory):
@@ -248,18 +308,23 @@ def test_the_summary_names_the_best_and_the_used_evaluation(tmp_path, in_memory)
     assert (tmp_path / "rows.txt").read_text() == "4"
 
 
-def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
-    """Behind the step that is under way, in the chunks of a run that was not stopped; at the end nothing is left to stop."""
-    assert subtracted(tmp_path / "whole", Subtractor(), save_every_seconds=0)
-    assert list(Store(tmp_path / "whole" / "resume").kept) == [5]
-    for stop_at, done, asked in ((0, 1, (0, 2)), (4, 4, (3, 2)), (2, 3, (3, 2)), (6, 7, None)):
-        folder, again = tmp_path / f"stopped_{stop_at}", Subtractor()
-        assert subtracted(folder, Subtractor(stop_at=stop_at)) == (done == 7)
-        saved = [*Store(folder / "resume").kept.values(), *Store(folder / "checkpoints").kept.values()]
-        assert max(items["position"]["step"] for items in saved) == done
-        assert subtracted(folder, again)
-        assert next(iter(again.asked), None) == asked
-        assert left(folder) == left(tmp_path / "whole")
+# A run that is stopped at step 6, its last one, is at its end.
+@pytest.mark.parametrize(
+    ("stop_at", "done", "first_chunk"), [(0, 1, (0, 2)), (4, 4, (3, 2)), (2, 3, (3, 2)), (6, 7, None)]
+)
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory, stop_at, done, first_chunk):
+    """Behind the step that is under way, in the chunks of a run that was not stopped."""
+    assert subtracted(tmp_path / "undisturbed", Subtractor())
+    folder = tmp_path / "stopped"
+
+    assert subtracted(folder, Subtractor(stop_at=stop_at)) == (done == 7)
+    checkpoints = [*resume_points_of(folder).values(), *evaluations_of(folder).values()]
+    assert max(items["position"]["step"] for items in checkpoints) == done
+
+    resumed_task = Subtractor()
+    assert subtracted(folder, resumed_task)
+    assert next(iter(resumed_task.chunks), None) == first_chunk
+    assert results_of(folder) == results_of(tmp_path / "undisturbed")
 
 
 def test_the_first_step_that_is_not_finite_ends_a_run(tmp_path, in_memory):
@@ -268,7 +333,7 @@ def test_the_first_step_that_is_not_finite_ends_a_run(tmp_path, in_memory):
     with pytest.raises(UserError, match=rf"gradient_norm of step 1 not finite .*step-1\.npz\).*{remedy}"):
         subtracted(tmp_path, Subtractor([1, 4]), most_skips=0)
 
-    ((step, items),) = Store(tmp_path / "resume").kept.items()
+    [(step, items)] = resume_points_of(tmp_path).items()
     assert step == items["position"]["step"] == 1
     assert items["position"]["sums"] == {"steps": 1, "gradient_norm": 1, "loss": 100}
 
@@ -287,7 +352,7 @@ def test_more_steps_than_may_be_left_out_end_a_run(tmp_path, in_memory):
 def test_steps_that_are_not_finite_are_left_out_of_state_and_means(tmp_path, in_memory):
     assert subtracted(tmp_path, Subtractor([1, 4]), most_skips=2)
 
-    newest = Store(tmp_path / "checkpoints").kept[3]
+    newest = evaluations_of(tmp_path)[3]
     rows = newest["curve"]["rows"]
     # Without the 5 of step 1 and the 17 of step 4.
     assert [row["validation/loss"] for row in rows] == [100, 90, 56, 31]
@@ -307,26 +372,32 @@ def test_compiled_steps_stop_where_the_budget_is_spent(budget, total):
     assert metrics[FINITE].tolist() == [1, 0, 1, 1, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("patience", "steps", "best", "saved"), [(1, 7, 0, [0, 1]), (0, 3, 1, [1])])
-def test_early_stop_uses_the_best(tmp_path, patience, steps, best, saved):
-    """The newest is kept, and the first of equally good ones."""
-    task = Subtractor(aim=92.5 * patience)
+@pytest.mark.parametrize(
+    ("patience", "steps", "aim", "best", "remaining"), [(1, 7, 92.5, 0, [0, 1]), (0, 3, 0, 1, [1])]
+)
+def test_early_stop_uses_the_best_evaluation(tmp_path, patience, steps, aim, best, remaining):
+    """The newest remains, and the first of equally good ones."""
+    task = Subtractor(aim=aim)
     task.steps = steps
+
     assert subtracted(tmp_path, task, patience=patience, keep=1)
+
     summary = json.loads((tmp_path / "summary.json").read_text())
-    names = "stopped_early", "evaluations", "best_evaluation", "used_evaluation"
-    assert [summary[name] for name in names] == [patience == 1, 2, best, best]
-    assert [summary[name]["step"] for name in ("best", "used", "last")] == [3 * best, 3 * best, 3]
+    assert summary["stopped_early"] == (patience == 1)
+    assert summary["evaluations"] == 2
+    assert summary["best_evaluation"] == summary["used_evaluation"] == best
+    assert summary["best"]["step"] == summary["used"]["step"] == 3 * best
+    assert summary["last"]["step"] == 3
     with Checkpoints(tmp_path / "checkpoints", keep=None, read_only=True) as checkpoints:
-        assert checkpoints.steps() == saved
-        assert checkpoints.restore(1, {"about": JSON})["about"] == {"seen": [6, 9]}
+        assert checkpoints.steps() == remaining
+        assert checkpoints.restore(1, {"about": JSON})["about"] == {"sums": [6, 9]}
 
 
 @pytest.fixture
 def stopped(tmp_path, in_memory):
     """A run that was stopped behind its fourth step."""
     assert not subtracted(tmp_path, Subtractor(stop_at=3))
-    return Store(tmp_path / "resume")
+    return FileCheckpoints(tmp_path / "resume")
 
 
 def test_a_run_of_other_steps_between_evaluations_is_refused(tmp_path, stopped):
@@ -356,7 +427,7 @@ TWO_DEVICES = {records.DEVICES: "2"}
     ],
 )
 def test_a_run_on_other_data_or_devices_is_refused(tmp_path, stopped, before, now, message):
-    items = stopped.kept[4]
+    items = stopped.items[4]
     items["position"]["digests"] = before
     stopped.save(4, items)
     task = Subtractor()
@@ -374,7 +445,7 @@ def test_a_run_on_the_same_data_or_none_is_taken(tmp_path, stopped):
 
 
 def test_a_checkpoint_of_another_layout_is_refused(tmp_path, stopped):
-    items = stopped.kept[4]
+    items = stopped.items[4]
     stopped.save(4, {"position": {**items["position"], "phase": 2}})
 
     with pytest.raises(
@@ -383,37 +454,82 @@ def test_a_checkpoint_of_another_layout_is_refused(tmp_path, stopped):
         records.refuse_other_data(tmp_path, TEXT, "a text")
 
 
-def test_a_refused_start_leaves_no_files_of_its_own(tmp_path):
-    def started(config, refused):
-        with records.prepared(tmp_path, {"stage": "a", **config}, ("stage",), ("tokens", "mine", "made")):
-            (tmp_path / "tokens").mkdir(exist_ok=True)
-            (tmp_path / "made").touch()
-            if refused:
-                raise UserError("no")
+def start_run(folder: Path, config: dict[str, Any], refuses: bool) -> None:
+    """Prepares a run that makes tokens and a tokenizer, and may be refused after that."""
+    with records.prepared(folder, {"stage": "a", **config}, ("stage",), ("tokens", "notes", "tokenizer")):
+        (folder / "tokens").mkdir(exist_ok=True)
+        (folder / "tokenizer").touch()
+        if refuses:
+            raise UserError("no")
 
-    names = lambda: sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".")  # noqa: E731
-    (tmp_path / "mine").touch()
-    assert (outcome_text(started, {"b": 1}, True), names()) == ("UserError: no", ["mine"])
-    started({"b": 1}, False)
-    before = (tmp_path / "config.json").read_bytes()
-    assert names() == ["config.json", "made", "mine", "tokens", "versions.json"]
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def test_a_refused_start_removes_what_it_made_and_nothing_else(tmp_path):
+    (tmp_path / "notes").touch()
+
+    with pytest.raises(UserError, match="no"):
+        start_run(tmp_path, {"b": 1}, refuses=True)
+
+    assert names_in(tmp_path) == ["notes"]
+
+
+def test_a_refused_start_of_a_begun_run_removes_nothing(tmp_path):
+    start_run(tmp_path, {"b": 1}, refuses=False)
     (tmp_path / "resume").mkdir()
-    assert outcome_text(started, {"b": 2}, True) == "UserError: no"
-    assert (tmp_path / "config.json").read_bytes() == before
-    assert names() == ["config.json", "made", "mine", "resume", "tokens", "versions.json"]
+    config = (tmp_path / "config.json").read_bytes()
+
+    with pytest.raises(UserError, match="no"):
+        start_run(tmp_path, {"b": 2}, refuses=True)
+
+    assert (tmp_path / "config.json").read_bytes() == config
+    assert names_in(tmp_path) == ["config.json", "resume", "tokenizer", "tokens", "versions.json"]
 
 
-def test_the_used_evaluation_is_exported_once(tmp_path, in_memory):
+@pytest.fixture
+def exported(tmp_path, in_memory):
+    """A function that exports a run's used evaluation, the second of three, and the list of what it wrote."""
     subtracted(tmp_path, Subtractor(aim=85), patience=1)
-    written, path = [], tmp_path / "model" / "about.json"
+    path = tmp_path / "model" / "about.json"
+    written = []
 
     def write(items, trained):
         written.append((items, trained["evaluation"], trained["step"]))
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"trained": trained} if len(written) > 1 else trained))
+        path.write_text(json.dumps(trained))
 
-    for times in (1, 1, 2, 2):
-        if times == 2 and len(written) == 1:
-            path.write_text(json.dumps({"evaluation": 0}))
+    def export():
         assert records.export(tmp_path, path, {"about": JSON}, write) == path.parent
-        assert written == [({"about": {"seen": [6, 9]}}, 1, 3)] * times
+
+    return export, written, path
+
+
+def test_the_used_evaluation_is_exported_once(exported):
+    export, written, _ = exported
+
+    export()
+    export()
+
+    assert written == [({"about": {"sums": [6, 9]}}, 1, 3)]
+
+
+def test_an_export_of_another_evaluation_is_replaced(exported):
+    export, written, path = exported
+    export()
+    path.write_text(json.dumps({"evaluation": 0}))
+
+    export()
+
+    assert written == [({"about": {"sums": [6, 9]}}, 1, 3)] * 2
+
+
+def test_an_export_that_names_its_evaluation_inside_stays(exported):
+    export, written, path = exported
+    export()
+    path.write_text(json.dumps({"trained": json.loads(path.read_text())}))
+
+    export()
+
+    assert len(written) == 1

@@ -28,30 +28,48 @@ def write(folder: Path, items=ITEMS):
 
 def test_items_and_columns_are_read_as_they_were_written(tmp_path):
     with TokensWriter(tmp_path / "d", 70_000, "a tokenizer", **COLUMNS) as writer:
-        for place, item in enumerate(ITEMS):
-            writer.add(item, {"reward": np.arange(len(item)) / 2}, {"prompt": place})
+        for index, item in enumerate(ITEMS):
+            writer.add(item, {"reward": np.arange(len(item)) / 2}, {"prompt": index})
         writer.commit()
-    found = TokensDataset(tmp_path / "d")
-    assert [found.item(i).tolist() for i in range(found.num_items)] == ITEMS
-    assert (found.num_items, found.num_tokens, found.lengths.tolist()) == (4, 8, [3, 0, 1, 4])
-    assert found.tokens.dtype == np.int32
-    assert found.token_columns["reward"].tolist() == [0, 0.5, 1, 0, 0, 0.5, 1, 1.5]
-    assert found.item_columns["prompt"].tolist() == [0, 1, 2, 3]
-    assert found.manifest["tokenizer"] == "a tokenizer"
-    found.check_digests()
-    tokens, valid = gather(found, np.array([3, -1, 0]), 5, pad=9)
+
+    dataset = TokensDataset(tmp_path / "d")
+
+    assert [dataset.item(index).tolist() for index in range(dataset.num_items)] == ITEMS
+    assert (dataset.num_items, dataset.num_tokens, dataset.lengths.tolist()) == (4, 8, [3, 0, 1, 4])
+    assert dataset.tokens.dtype == np.int32
+    assert dataset.token_columns["reward"].tolist() == [0, 0.5, 1, 0, 0, 0.5, 1, 1.5]
+    assert dataset.item_columns["prompt"].tolist() == [0, 1, 2, 3]
+    assert dataset.manifest["tokenizer"] == "a tokenizer"
+    dataset.check_digests()
+
+
+def test_gathered_items_are_padded_on_the_right(tmp_path):
+    write(tmp_path / "d")
+
+    tokens, valid = gather(TokensDataset(tmp_path / "d"), np.array([3, -1, 0]), 5, pad=9)
+
     assert tokens.tolist() == [[999, 2, 3, 4, 9], [9] * 5, [5, 6, 7, 9, 9]]
     assert valid.sum(axis=1).tolist() == [4, 0, 3]
 
 
-def test_the_same_items_have_the_same_content_and_small_vocabularies_two_bytes(tmp_path):
+def test_the_same_items_have_the_same_content_digest(tmp_path):
     write(tmp_path / "one")
-    write(tmp_path / "other")
-    write(tmp_path / "third", ITEMS[:3])
-    one, other, third = (TokensDataset(tmp_path / name) for name in ("one", "other", "third"))
-    assert one.manifest["content"] == other.manifest["content"] != third.manifest["content"]
-    assert one.tokens.dtype == np.uint16
-    assert [layout.token_dtype(size) for size in (1 << 16, (1 << 16) + 1)] == [np.uint16, np.int32]
+    write(tmp_path / "same")
+    write(tmp_path / "fewer", ITEMS[:3])
+
+    one, same, fewer = (
+        TokensDataset(tmp_path / name).manifest["content"] for name in ("one", "same", "fewer")
+    )
+
+    assert one == same != fewer
+
+
+def test_tokens_of_small_vocabularies_have_two_bytes(tmp_path):
+    write(tmp_path / "d")
+
+    assert TokensDataset(tmp_path / "d").tokens.dtype == np.uint16
+    assert layout.token_dtype(1 << 16) == np.uint16
+    assert layout.token_dtype((1 << 16) + 1) == np.int32
 
 
 KILLED = """
@@ -78,10 +96,10 @@ def test_a_killed_writer_goes_on_behind_its_last_safe_item(tmp_path, when):
     with TokensWriter(tmp_path / "d", 1000, "a tokenizer") as writer:
         assert writer.items == (2 if when == "unsaved" else 4)
     write(tmp_path / "d")
-    write(tmp_path / "never")
-    found = TokensDataset(tmp_path / "d")
-    assert found.manifest == TokensDataset(tmp_path / "never").manifest
-    found.check_digests()
+    write(tmp_path / "undisturbed")
+    resumed = TokensDataset(tmp_path / "d")
+    assert resumed.manifest == TokensDataset(tmp_path / "undisturbed").manifest
+    resumed.check_digests()
     with pytest.raises(UserError, match="already holds"):
         write(tmp_path / "d")
 
@@ -95,24 +113,24 @@ def test_a_writer_of_another_source_begins_anew(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "token_columns/reward", "item_columns/prompt"])
-def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path, name):
-    """A file that is shorter than its safe rows would be filled up with zeros, and these be sealed with digests."""
-    given = tmp_path / "d", 1000, "a tokenizer", *COLUMNS.values()
-    with TokensWriter(*given) as writer:
+def test_damaged_files_of_a_killed_writer_are_refused_and_left_alone(tmp_path, name):
+    """A file that is shorter than its saved rows would be filled up with zeros, and these be sealed with digests."""
+    arguments = (tmp_path / "d", 1000, "a tokenizer", *COLUMNS.values())
+    with TokensWriter(*arguments) as writer:
         for item in ITEMS:
             writer.add(item, {"reward": [1.0] * len(item)}, {"prompt": 0})
         writer.save()
     path = tmp_path / "d.part" / f"{name}.npy"
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     np.save(path, np.zeros(99, np.float64))
-    for damaged in (whole[:-1], path.read_bytes()):
+    for damaged in (intact[:-1], path.read_bytes()):
         path.write_bytes(damaged)
-        others = {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")}
+        before = {file: file.read_bytes() for file in (tmp_path / "d.part").rglob("*.npy")}
         with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"):
-            TokensWriter(*given)
-        assert {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")} == others
-    path.write_bytes(whole)
-    with TokensWriter(*given) as writer:
+            TokensWriter(*arguments)
+        assert {file: file.read_bytes() for file in (tmp_path / "d.part").rglob("*.npy")} == before
+    path.write_bytes(intact)
+    with TokensWriter(*arguments) as writer:
         assert writer.items == 4
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.reports import token_page
-from motif_jax.reports.token_page import TokenText
+from motif_jax.display import token_page
+from motif_jax.display.token_page import TokenText
 from tests import browser
 from tests.made_up_runs import HOSTILE
 

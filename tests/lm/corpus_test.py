@@ -1,0 +1,85 @@
+"""Texts and dialogues are read from files, an item at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm import corpus
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A file of each kind."""
+    (tmp_path / "a.txt").write_text("one\ntwo\n\n\n  \nthree\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": "four", "prompt": "p"}) + "\n")
+    pq.write_table(pa.table({"text": ["five"], "other": [1]}), tmp_path / "c.parquet")
+    return tmp_path
+
+
+def test_files_of_a_folder_are_read_in_order(folder: Path) -> None:
+    paths = corpus.find(str(folder))
+
+    items = list(corpus.read(paths, "paragraph"))
+
+    size = (folder / "c.parquet").stat().st_size
+    assert items == [
+        corpus.Item("one\ntwo", size=9),
+        corpus.Item("three", size=7),
+        corpus.Item("four", "p", size=32),
+        corpus.Item("five", size=size),
+    ]
+
+
+def test_lines_of_a_text_are_items(folder: Path) -> None:
+    items = list(corpus.read([folder / "a.txt"], "line"))
+
+    assert items == [corpus.Item("one", size=4), corpus.Item("two", size=4), corpus.Item("three", size=6)]
+
+
+def test_a_whole_file_is_an_item(folder: Path) -> None:
+    [item] = corpus.read([folder / "a.txt"], "file")
+
+    assert item == corpus.Item((folder / "a.txt").read_text(), size=19)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("c.parquet", b"PAR1", r"c\.parquet cannot be read"),
+        ("b.jsonl", b'{"text": "four"}\n{"words": 3}\n', r"b\.jsonl line 2: must be an object"),
+        ("b.jsonl", b'{"text": "four"}\n{\n', r"b\.jsonl line 2 cannot be read"),
+        ("b.jsonl", b'{"text": "four", "prompt": 3}\n', r'b\.jsonl line 1: "prompt" must be a text'),
+        ("a.txt", b"\xff\xfe", r"a\.txt cannot be read"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(folder: Path, name: str, content: bytes, error: str) -> None:
+    paths = corpus.find(str(folder))
+    (folder / name).write_bytes(content)
+
+    with pytest.raises(UserError, match=error):
+        list(corpus.read(paths, "line"))
+
+
+def test_every_action_of_a_dialogue_is_an_item_behind_its_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "d.parquet"
+    # The actions are b and d; the second dialogue has none.
+    table = {"texts": [["a", "b", "c", "d"], ["e"]], "rewards": [[None, 1.0, None, 2.0], [None]]}
+    pq.write_table(pa.table(table), path)
+
+    items = list(corpus.read([path], "line"))
+
+    # Two rows, and two actions in the first one.
+    size = path.stat().st_size // 2 // 2
+    assert items == [corpus.Item("bc", "a", size, ["b", "c"]), corpus.Item("d", "abc", size, ["d"])]
+
+
+def test_files_are_read_in_the_order_of_their_names_in_the_config(folder: Path) -> None:
+    paths = corpus.find(f"{folder}/b.jsonl, ,{folder}/a.txt")
+
+    assert [path.name for path in paths] == ["b.jsonl", "a.txt"]
