@@ -8,38 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flax.traverse_util import flatten_dict
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
-from motif_jax.lm import config, weights
-from motif_jax.lm.model import LanguageModel, param_shapes
+from motif_jax.lm import weights
+from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
 
 TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
 REFERENCES = Path(__file__).parent / "references"
 NAMES = tuple(recipes.CONFIGS)
-# Those that `make_references.py` has run through transformers.
-REFERENCED = tuple(name for name in NAMES if name not in recipes.WITHOUT_REFERENCES)
 DECODERS = tuple(name for name in NAMES if name != "roberta")
 
 
 @functools.cache
 def shapes() -> dict[str, dict[str, list[int]]]:
-    """Shapes of each checkpoint's tensors: transformers', or by our own tables where its references are still to be made."""
-    recorded = json.loads((REFERENCES / "shapes.json").read_text())
-    return {name: recorded.get(name) or _own_shapes(name) for name in recipes.CONFIGS}
-
-
-def _own_shapes(name: str) -> dict[str, list[int]]:
-    settings = config.parse(recipes.CONFIGS[name])
-    shapes = flatten_dict(param_shapes(settings))
-    by_name = {}
-    for entry in weights.entries(settings):
-        shape = list(shapes[entry.path].shape)
-        by_name[entry.name] = shape[::-1] if entry.transposed else shape
-    return by_name
+    """Shapes of each checkpoint's tensors, as transformers has them."""
+    return json.loads((REFERENCES / "shapes.json").read_text())
 
 
 @functools.cache

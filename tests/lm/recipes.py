@@ -70,8 +70,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma3": {**GEMMA3, "model_type": "gemma3_text", "tie_word_embeddings": True},
     "roberta": {**ROBERTA, "model_type": "roberta"},
 }
-# Checkpoints that transformers has not run yet: make_references.py is to add them.
-WITHOUT_REFERENCES = ("qwen2_windows", "qwen3", "gemma3")
 SIDES = ("none", "left", "right")
 LENGTH, BATCH, MOST, BEAMS = 10, 3, 9, 3
 DECODER_LENGTH = 5

@@ -15,10 +15,10 @@ from motif_jax.lm import beams, generation, scoring, weights
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 from tests.lm import recipes
-from tests.lm.models import REFERENCED, reference
+from tests.lm.models import NAMES, reference
 
 QUICK = ("qwen2", "t5_gated")
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in REFERENCED if name not in QUICK]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK]
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 
 
@@ -31,7 +31,7 @@ def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REFERENCED)
+@pytest.mark.parametrize("name", NAMES)
 def test_states_and_logits_on_either_side_of_padding_and_with_dropout(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     run = jax.jit(functools.partial(_states, model))
@@ -69,7 +69,7 @@ def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Arr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in REFERENCED if name != "roberta"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "roberta"])
 def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     stop, valid, most = int(reference(name, "stop")), recipes.mask("left"), recipes.MOST
