@@ -92,7 +92,7 @@ class Tensors:
         known = self.name_of(name)
         if known is None:
             return None
-        # A handle of its own: the pages that it has mapped count as this process's memory until it is closed.
+        # A handle of its own, which unmaps what was read when it is closed.
         with safe_open(self._folder / self._shard_of[known], framework="numpy") as file:
             shape = self.shape(known)
             if dtype is None or not shape:

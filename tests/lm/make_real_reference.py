@@ -2,7 +2,7 @@
 
 PYTHON tests/lm/make_real_reference.py FILE.gguf OUT.json [LOGITS.npz]
 
-PYTHON is of an environment with transformers 5.24, torch and gguf.
+PYTHON is of an environment with transformers 5.24, torch, accelerate and gguf.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import gguf
 import numpy as np
 import torch
 import transformers
+from tokenizers import Regex, pre_tokenizers
 
 sys.path.insert(0, str(Path(__file__).parent))
 from varied_texts import varied_texts
@@ -30,8 +33,22 @@ LONG = " ".join(f"{number} newts" for number in range(400))
 TOKENS, BEST = 24, 5
 
 
+def with_words_of_file(tokenizer: Any, file: Path) -> Any:
+    """The tokenizer with the words that `tokenizer.ggml.pre` names: transformers takes GPT-2's, whatever it says.
+
+    llama.cpp cuts texts for `smollm` at every \\p{N} first.
+    """
+    field = gguf.GGUFReader(file).get_field("tokenizer.ggml.pre")
+    if field is not None and field.contents() == "smollm":
+        cut = pre_tokenizers.Split(Regex(r"\p{N}"), "isolated")
+        words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, words])
+    return tokenizer
+
+
 def main(file: Path, out: Path, arrays: Path | None) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    tokenizer = with_words_of_file(tokenizer, file)
     model = transformers.AutoModelForCausalLM.from_pretrained(
         file.parent,
         gguf_file=file.name,

@@ -24,6 +24,7 @@ DECODERS = tuple(name for name in NAMES if name != "roberta")
 
 @functools.cache
 def shapes() -> dict[str, dict[str, list[int]]]:
+    """Shapes of each checkpoint's tensors, as transformers has them."""
     return json.loads((REFERENCES / "shapes.json").read_text())
 
 

@@ -85,7 +85,8 @@ def test_log_probabilities_are_those_of_transformers(model: lm.TextModel) -> Non
 
         of_text = np.take_along_axis(log_probs[:-1], np.asarray(tokens)[0, 1:, None], axis=-1).sum()
         best = [log_probs[-1, int(token)] for token in about["best"]]
-        np.testing.assert_allclose(of_text, about["log_prob"], atol=5e-3)
+        # Of 2,289 tokens rounding adds up: logits reach 45, where float32 numbers are 4e-6 apart.
+        np.testing.assert_allclose(of_text, about["log_prob"], atol=max(5e-3, 1e-5 * tokens.size))
         np.testing.assert_allclose(best, list(about["best"].values()), atol=1e-3)
 
 

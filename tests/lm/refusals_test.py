@@ -62,7 +62,11 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
         {"num_key_value_heads": 4.0},
         "config.json: num_key_value_heads is 4.0, must be a whole number above 0",
     ),
-    ("t5", {"model_type": 5}, "config.json: model_type 5 is not one of t5, gpt2, llama, qwen2, roberta"),
+    (
+        "t5",
+        {"model_type": 5},
+        "config.json: model_type 5 is not one of t5, gpt2, llama, qwen2, qwen3, gemma3_text, roberta",
+    ),
     ("gpt2", {"layer_norm_epsilon": "1"}, "config.json: layer_norm_epsilon is '1', must be a number"),
     (
         "gpt2",
@@ -248,7 +252,7 @@ BROKEN: list[tuple[str, str | None, str]] = [
     (
         config.FILE,
         '{"model_type": "mamba"}',
-        "model_type 'mamba' is not one of t5, gpt2, llama, qwen2, roberta",
+        "model_type 'mamba' is not one of t5, gpt2, llama, qwen2, qwen3, gemma3_text, roberta",
     ),
     ("tokenizer.json", None, "has no tokenizer.json: save it with transformers' AutoTokenizer"),
     ("tokenizer.json", "{", "tokenizer.json cannot be read"),

@@ -1,7 +1,7 @@
 """Reads the header of a GGUF file: its metadata, and where its tensors are.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` has a reader, too, but that makes several arrays
-for each of the 262,144 tokens of a Gemma: 13 s of a processor, where this takes one. Types of tensors and their numbers are the package's.
+for each token of the vocabulary (262,144 of a Gemma). Types of tensors and their numbers are the package's.
 """
 
 from __future__ import annotations

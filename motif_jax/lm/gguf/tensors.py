@@ -92,8 +92,11 @@ class GgufTensors:
         """The tensor `name` as an array of `dtype` (None: float32); None if it is missing."""
         if name not in self._stored:
             return None
-        array = self._read(self._stored[name], dtype)
-        return self._in_order(self._stored[name], array)
+        stored = self._stored[name]
+        if self._has_one_added(stored):
+            # Rounded without the 1, beside which a smaller dtype keeps fewer digits of the weight.
+            return self._in_order(stored, self._read(stored)).astype(dtype or np.float32)
+        return self._in_order(stored, self._read(stored, dtype))
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows of the tensor `name`, float32."""
@@ -117,7 +120,7 @@ class GgufTensors:
         return self._read(stored)
 
     def _read(self, stored: str, dtype: Any = None) -> np.ndarray:
-        """The tensor in the file's order, unpacked a part at a time: all of it in float32 would double what a load needs."""
+        """The tensor in the file's order, unpacked a part at a time, so that all of it is never there in float32 beside `dtype`."""
         tensor = self._tensors[stored]
         array = np.empty((tensor.rows, tensor.shape[-1]), dtype or np.float32)
         step = max(1, _NUMBERS_AT_ONCE // tensor.shape[-1])
@@ -128,7 +131,6 @@ class GgufTensors:
 
     def _unpacked(self, tensor: TensorPlace, start: int, stop: int) -> np.ndarray:
         """Rows float32 [stop - start, last axis]."""
-        # Read and not mapped: pages of a map would count as this process's memory.
         packed = np.fromfile(
             self._path,
             np.uint8,
@@ -150,6 +152,9 @@ class GgufTensors:
             return stored
         return f"model.layers.{block[1]}.{names[block[2]]}.{block[3]}"
 
+    def _has_one_added(self, stored: str) -> bool:
+        return self._architecture in _WITH_ONE and stored.endswith("norm.weight")
+
     def _reordered(self, stored: str) -> str | None:
         """The key of the number of heads by which the rows of a tensor are reordered; None: they are in transformers' order."""
         block = _BLOCK.fullmatch(stored)
@@ -162,7 +167,7 @@ class GgufTensors:
 
         llama.cpp turns pairs of neighbours (0 with 1, 2 with 3), transformers the first half of a head with the second.
         """
-        if self._architecture in _WITH_ONE and stored.endswith("norm.weight"):
+        if self._has_one_added(stored):
             return array - np.ones((), array.dtype)
         key = self._reordered(stored)
         if key is None:
