@@ -67,9 +67,9 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def torch_agent(self) -> Path:
-        from tests.published.glam_test import checkpoint
+        from tests.published.glam_test import write_checkpoint
 
-        checkpoint(self.folder / "agent.checkpoint", self.model)
+        write_checkpoint(self.folder / "agent.checkpoint", self.model)
         return self.folder / "agent.checkpoint"
 
     @functools.cached_property

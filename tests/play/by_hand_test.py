@@ -152,7 +152,7 @@ def test_messages_with_different_judgements_are_named():
     comparison = check_reward.compare({"a": 3, "b": 5, "c": 5, "d": 1}, dict.fromkeys("abcd", 1), labels)
     assert (comparison.messages, comparison.against, comparison.share.value) == (4, ["c", "a"], 0.5)
     line = "reward and annotator agree on 50.0% (15.0% to 85.0%) of the 4 texts; not on 'c'; 'a'"
-    assert check_reward._said(comparison, "texts") == line
+    assert check_reward._line(comparison, "texts") == line
     assert check_reward.compare({}, {}, {}) == (None, 0, [])
 
 
