@@ -14,9 +14,12 @@ from tests.lm import models, recipes
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
+# A config.json of each architecture, by its `model_type`.
+CONFIGS = {values["model_type"]: values for values in recipes.CONFIGS.values()}
+
 
 def refusal(architecture: str, **changes: Any) -> str:
-    values = {**recipes.CONFIGS[architecture], **changes}
+    values = {**CONFIGS[architecture], **changes}
     if "rope_scaling" in changes:
         values.pop("rope_parameters", None)
     with pytest.raises(UserError) as raised:
@@ -27,7 +30,7 @@ def refusal(architecture: str, **changes: Any) -> str:
 ENTRIES = [
     (architecture, layout[0]) for architecture, fields in config.LAYOUTS.items() for layout in fields.values()
 ]
-TEXTS = ("hidden_act", "activation_function")
+TEXTS = ("hidden_act", "hidden_activation", "activation_function")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ LLAMA_8B |= {"max_position_embeddings": 8192, "rope_theta": 500000.0}
 SIZES: dict[str, tuple[dict[str, Any], int, int, int, tuple[int, int, int], list[float]]] = {
     "flan_t5_large": (FLAN_T5_LARGE, 783, 512, 8, (4, 1, 1), [15.05, 1.22, 0.15]),
     "gpt2_medium": (GPT2_MEDIUM, 355, 1024, 0, (2, 2, 1), [37.61, 2.69, 0.88]),
-    "llama_8b": (LLAMA_8B, 8030, 2048, 0, (1, 2, 2), [384.37, 18.74, 3.72]),
+    "llama_8b": (LLAMA_8B, 8030, 2048, 0, (1, 2, 2), [383.85, 18.74, 3.72]),
 }
 ROWS, CHUNK = 8, 1024
 published = pytest.mark.parametrize("name", SIZES)
