@@ -26,6 +26,7 @@ def test_both_sides_give_the_same_answers() -> None:
     assert min(line["value"], line["baseline"]["value"]) > 0
 
 
+@pytest.mark.extra
 def test_a_model_in_a_folder_can_be_measured(tmp_path) -> None:
     folder = made_up_judge.write(tmp_path / "judge")
     line = judge.run(

@@ -25,6 +25,7 @@ from motif_jax.envs.nethack.game import Game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from tests import stage_inputs
 from tests.reward_fixtures import load_config, make_dataset
+from tests.sets import extra
 
 HERE = "motif_jax.benchmarks"
 
@@ -376,6 +377,8 @@ def test_annotation_is_compared_with_the_bare_engine(tmp_path: Path, monkeypatch
 
 SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
 WORDS = {"prompt_tokens": 12, "batch_size": 2}
+# Those whose programs take longest to compile.
+LONG = {"language_update", "text_train"}
 REAL: dict[str, dict[str, Any]] = {
     "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},
     "score": {**WORDS, "model": "tiny_t5", "candidates": 3},
@@ -399,7 +402,7 @@ class Uncompiled(DataParallel):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in REAL])
 def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
     monkeypatch.setattr(_language, "threads", lambda: 6)

@@ -18,7 +18,7 @@ from tests.end_to_end.annotate_datasets import (
 from tests.processes import killed_often, launch
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_killed_many_times(tmp_path):
     """Two shards side by side, with one store, of about as many questions as pairs, which take 6 seconds on any machine."""
     pairs, environment, starts = drawn_pairs(800, length=160), on_a_slow_disk(tmp_path), []

@@ -29,6 +29,7 @@ FEW = {
 }  # fmt: skip
 
 
+@pytest.mark.extra
 def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch):
     folder = run_stage("collect", tmp_path / "pairs", **FEW, agents=f"{agent}@all")
     players = {json.loads(line)["player"] for line in (folder / "episodes.jsonl").read_text().splitlines()}

@@ -24,6 +24,7 @@ def digest(folder):
     return json.loads((folder / "dialogues.json").read_text())["digest"]
 
 
+@pytest.mark.extra
 def test_killed_again_and_again(tmp_path):
     """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process, and are left as they are."""
     folder, undisturbed, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"

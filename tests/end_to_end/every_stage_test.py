@@ -14,12 +14,24 @@ from tests.force.outcomes import rows_of
 from tests.force.scenarios import SCENARIOS, Inputs
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import environment, load_config
+from tests.sets import extra
 
 # What most stages import. Each command runs in a fork of one process that has imported it.
 IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.parquet", "gymnasium")
 # Started by its flags in a process of its own: by the fixture lexicon_url.
 ELSEWHERE = {"serve_annotator"}
 # Scenarios of chaos.py alone: of stages that another one starts.
+# Trainings that other tests of the default set run through the same commands, and kill.
+LONG = {
+    "train_text",
+    "train_upvote",
+    "train_agent",
+    "train_agent_nethack",
+    "train_language_agent",
+    "clone_behaviour",
+    "oni",
+    "oni_serial",
+}
 REPEATED = {"study", "report", "train_text_visdial", "train_agent_processes"}
 _SMALL_BENCHMARK = [
     "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
@@ -46,6 +58,9 @@ MORE_FLAGS = {
     "train_agent_nethack": ("--config.profile.start=2", "--config.profile.steps=3"),
     "visualize": ("--config.forms.gif=True", "--config.forms.stop=10"),
 }
+
+
+NAMES = [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +93,7 @@ def trained_on_nethack(workdir: Path) -> None:
     assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in workdir.iterdir()}
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE])
+@pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in NAMES])
 def test_a_stage_ends_and_leaves_its_files(
     name: str, started: Commands, inputs: Inputs, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from tests.reward_fixtures import load_config, run_stage
 OBSERVED = {"environment.babyai_text.observations": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
     values = {**OBSERVED, "steps": 600, "policy": "random", "lanes": 4}
     flags = [f"--config.{key}={value}" for key, value in values.items()]

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 TEXTS = ["Hello", "", "You see here a key."]
 
 
+@pytest.mark.extra
 def test_an_ensemble_goes_through_a_file_unchanged(trained, tmp_path):
     small = {"network.hidden_dim": 32, "ensemble.members": 2}
     ensemble = train(tmp_path / "b", reward_config(trained.parent / "dataset", **small))

@@ -20,6 +20,7 @@ from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
 from tests.reward_fixtures import load_config, run_config
+from tests.sets import extra
 from tests.torch_files import tensor
 
 LABELS = {"You kill the newt!": 1, "": 0, "It's a wall.": 0, "Kaboom": 1}
@@ -151,7 +152,7 @@ def unnamed(arrays):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["retrieval", "classification"])
+@pytest.mark.parametrize("kind", [extra("retrieval"), "classification"])
 def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
     network = import_torch.network_of(config.agent)

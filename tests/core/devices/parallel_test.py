@@ -50,7 +50,7 @@ def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTr
             yield state._replace(key=jax.random.key_data(state.key)), jax.device_get(metrics)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_changes_of_the_parameters_agree() -> None:
     start = flatten(appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0)).params)
     counts = 1, 100

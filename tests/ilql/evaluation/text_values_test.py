@@ -174,7 +174,7 @@ def saved_agent(folder: Path, design: Design | None = None) -> agent_folder.Save
     return agent_folder.load(run, "agent")
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
     saved = saved_agent(tmp_path)
     # More than one batch.
