@@ -130,7 +130,16 @@ def test_an_evaluation_is_the_loss_of_all_held_out_dialogues() -> None:
     task = task_of(objective, given, held_out=rows, **sizes)
     state = task.parallel.replicate(task.init_state())
     position = TrainingPosition(
-        step=6, sums={"steps": 4.0, "loss": 6.0, "q": 2.0, "v": 3.0, "policy": 4.0, "conservative": 5.0}
+        step=6,
+        sums={
+            "steps": 4.0,
+            "loss": 6.0,
+            "q": 2.0,
+            "v": 3.0,
+            "policy": 4.0,
+            "conservative": 5.0,
+            "gradient_norm": 2.0,
+        },
     )
 
     row = task.evaluate(state, None, position).row
