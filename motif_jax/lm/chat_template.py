@@ -81,8 +81,11 @@ def read(folder: str | Path) -> ChatTemplate | None:
         return ChatTemplate(beside.read_text(encoding="utf-8"), special_tokens, str(beside))
     template = values.get("chat_template")
     if isinstance(template, list):
-        entries = [entry for entry in template if isinstance(entry, dict)]
-        template = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
+        # Of several with one name the last counts, as in transformers.
+        templates = {
+            entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)
+        }
+        template = templates.get("default")
     if not isinstance(template, str):
         return None
     return ChatTemplate(template, special_tokens, f"chat_template in {path}")

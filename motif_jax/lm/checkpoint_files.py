@@ -92,20 +92,17 @@ class Tensors:
         known = self.name_of(name)
         if known is None:
             return None
-        # A handle of its own, which unmaps what was read when it is closed.
-        with safe_open(self._folder / self._shard_of[known], framework="numpy") as file:
-            shape = self.shape(known)
-            if dtype is None or not shape:
-                tensor: np.ndarray = file.get_tensor(known)
-                return tensor if dtype is None else np.asarray(tensor, dtype)
-            part = file.get_slice(known)
-            array = np.empty(shape, dtype)
-            # A part of the rows at a time: a table would be there twice, in the file's dtype and in this one.
-            step = max(1, _NUMBERS_AT_ONCE // max(1, array[:1].size))
-            for row in range(0, shape[0], step):
-                stop = min(row + step, shape[0])
-                array[row:stop] = part[row:stop]
-            return array
+        path = self._folder / self._shard_of[known]
+        shape = self.shape(known)
+        try:
+            # A handle of its own, which unmaps what was read when it is closed.
+            with safe_open(path, framework="numpy") as file:
+                if dtype is None or not shape:
+                    tensor: np.ndarray = file.get_tensor(known)
+                    return tensor if dtype is None else np.asarray(tensor, dtype)
+                return _read_rows(file.get_slice(known), np.empty(shape, dtype))
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path} is not a safetensors file: {error}") from None
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows of the tensor that is `name` in the files."""
@@ -176,3 +173,12 @@ class Tensors:
             except (SafetensorError, OSError) as error:
                 raise UserError(f"{self._folder / shard} is not a safetensors file: {error}") from None
         return self._files[shard]
+
+
+def _read_rows(part: Any, array: np.ndarray) -> np.ndarray:
+    """Fills `array` [rows, ...] from a slice of a file, some rows at a time: a table would be there twice, in both dtypes."""
+    step = max(1, _NUMBERS_AT_ONCE // max(1, array[:1].size))
+    for row in range(0, len(array), step):
+        stop = min(row + step, len(array))
+        array[row:stop] = part[row:stop]
+    return array

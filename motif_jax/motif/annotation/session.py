@@ -171,7 +171,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         # The store first, so that it always has what `keep` has.
         stored = self._store.keep(answered)
         questions = [question for question, _ in answered]
-        keep(zip(questions, stored, strict=True))
+        keep(list(zip(questions, stored, strict=True)))
         if self._conversations is not None:
             self._conversations.add(answered)
         for question, answer in zip(questions, stored, strict=True):

@@ -83,8 +83,13 @@ class ActorProcess:
         with deaf_processes(signal.SIGUSR1):
             resource_tracker.ensure_running()  # its start unblocks SIGINT and SIGTERM
         for attempts_left in reversed(range(_START_ATTEMPTS)):
+            context: Any = multiprocessing.get_context("forkserver" if self._is_forked else "spawn")
+            if self._is_forked:
+                context.set_forkserver_preload(self._modules)  # of a server that starts from now on
+            # Outside of the `try`: without descriptors another way to start a process is no remedy.
+            self.reports, their_reports = context.Pipe(duplex=False)
             try:
-                self._start_once(orders)
+                self._start_once(context, their_reports, orders)
                 return
             except (OSError, EOFError) as error:
                 self._close_reports()
@@ -106,11 +111,7 @@ class ActorProcess:
                     # No server can be started: the path of its socket may be too long.
                     self._is_forked = False
 
-    def _start_once(self, orders: Mapping[str, Any]) -> None:
-        context: Any = multiprocessing.get_context("forkserver" if self._is_forked else "spawn")
-        if self._is_forked:
-            context.set_forkserver_preload(self._modules)  # of a server that starts from now on
-        self.reports, their_reports = context.Pipe(duplex=False)
+    def _start_once(self, context: Any, their_reports: Any, orders: Mapping[str, Any]) -> None:
         with their_reports, _server_settings() as variables:
             all_orders = ActorOrders(
                 **orders,
