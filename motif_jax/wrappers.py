@@ -6,8 +6,9 @@
     env = wrappers.IntrinsicReward(gymnasium.make("NetHackScore-v0"), "runs/reward")
 
 A step's intrinsic reward belongs to the observation on which its action was chosen: the first observation of an episode is
-paid, the last one is not. The reward is the sum of two parts: g of the text (normalised, 0 at or below the threshold), divided
-by the text's count in the episode to a power, times a coefficient; and the task's reward, scaled and clipped, times another.
+paid, and the final one with the step that led there, except in NetHack (`last_text`). The reward is the sum of two parts: g of
+the text (normalised, 0 at or below the threshold), divided by the text's count in the episode to a power, times a coefficient;
+and the task's reward, scaled and clipped, times another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agents of dialogues in Python: they say what evaluations say, value tokens, and rank candidates."""
+"""Agents of dialogues in Python: they speak, value tokens, and rank candidates."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def options(**sizes: Any) -> ConfigDict:
-    """Options of a model and its prompts; without `baseline` the other side is neither compiled nor measured."""
+    """Options of a model and its prompts; with `baseline=False` the other side of the comparison is neither compiled nor measured."""
     return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "baseline": True, "seconds": 3.0})
 
 
@@ -169,6 +169,6 @@ def peak_share(config: ConfigDict, model_flops: float, seconds: float) -> dict[s
     return {"model_flops": model_flops, "matrix_product_flops_per_second": peak, "peak_share": share}
 
 
-def threads() -> int:
+def usable_cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -50,7 +50,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "no cache",
         rates.get("no cache"),
         first_step_seconds=first,
-        threads=_language.threads(),
+        threads=_language.usable_cores(),
         **_language.peak_share(config, _flops(subject, chosen.new_tokens), seconds),
     )
 

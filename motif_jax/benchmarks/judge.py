@@ -110,7 +110,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         log_probabilities_apart=apart,
         weight_bytes=sum(leaf.nbytes for leaf in jax.tree.leaves(params)),
         peak_bytes_with_loading=peak,
-        threads=_language.threads(),
+        threads=_language.usable_cores(),
     )
 
 

@@ -63,7 +63,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "whole text again for every token",
         rates["plain"],
         tokens_equal=equal,
-        threads=_language.threads(),
+        threads=_language.usable_cores(),
     )
 
 

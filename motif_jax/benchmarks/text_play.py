@@ -71,7 +71,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         rates["together"],
         "one by one, the text read again every turn",
         rates["alone"],
-        threads=_language.threads(),
+        threads=_language.usable_cores(),
     )
 
 

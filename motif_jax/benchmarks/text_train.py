@@ -96,7 +96,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         first_step_seconds=first,
         gradients_apart=apart,
         flops_ratio=ratio,
-        threads=_language.threads(),
+        threads=_language.usable_cores(),
         **share,
         step=_describe_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
     )

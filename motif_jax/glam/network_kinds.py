@@ -28,7 +28,7 @@ class LanguageNetworkKind(NetworkKind):
 
     named_by = "model"
     splits = True
-    speaks = True
+    announces_compilation = True
 
     @classmethod
     def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:

@@ -23,7 +23,7 @@ Labels:
 
 A label that arrives during an update is written to the answer store and waits in label_queue.py. `OnlineReward.pay` in online.py
 takes it before it pays the next batch: the label is logged with that batch's number, and with retrieval it pays from there on.
-With a network it only calls for gradient steps, which run beside the learner; their parameters pay from the batch after them.
+With a network it only calls for gradient steps, which run beside the learner; their parameters pay from the first batch after they end.
 
 online_model.py freezes what a run has learned. bag_of_words.py (word_vectors.py) is the paper's baseline without a judge.
 

@@ -32,7 +32,7 @@ class WorkerPolicy(Protocol):
     in_workers: bool  # True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns what chooses the actions of the episode `seed`, of those that `spec.mask_field` allows."""
+        """Returns what chooses the actions of the episode `seed`; random ones are of those that `spec.mask_field` allows."""
 
     def probabilities(
         self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec

@@ -25,7 +25,7 @@ _COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 
 
 class Clause(NamedTuple):
-    """A clause of a probe's prompt: the total variation distance between the policy with and without it, and what it raises most."""
+    """A clause of a probe's prompt: the total variation distance between the policy with and without it, and the action that it changes most."""
 
     probe: str
     text: str

@@ -31,12 +31,12 @@ class NetworkKind(abc.ABC):
     Attributes:
       named_by: the key of `config.network` that names its files, for errors.
       splits: whether its parameters can be split over devices.
-      speaks: whether its first steps take so long that a training prints what it is doing.
+      announces_compilation: whether its first steps take so long that a training prints what it is doing.
     """
 
     named_by: str = ""
     splits: bool = False
-    speaks: bool = False
+    announces_compilation: bool = False
 
     @classmethod
     @abc.abstractmethod

@@ -215,16 +215,16 @@ class StartMessages:
     def __init__(self, config: AgentConfig, print_line: Callable[[str], None]) -> None:
         self._config = config
         self._print_line = print_line
-        self._speaks = agent_networks.class_of(config).speaks
+        self._announces_compilation = agent_networks.class_of(config).announces_compilation
         self._printed_at = 0.0
 
     def _print(self, line: str) -> None:
-        if self._speaks:
+        if self._announces_compilation:
             self._printed_at = time.monotonic()
             self._print_line(line)
 
     def read_model(self) -> None:
-        if self._speaks:
+        if self._announces_compilation:
             self._print(f"reading the language model {self._config.network.model}")
 
     def compile(self) -> None:
@@ -238,7 +238,7 @@ class StartMessages:
     def learn(self) -> None:
         """Called before every update; prints before the first."""
         self._print("the first update; its program is compiled before")
-        self._speaks = False
+        self._announces_compilation = False
 
 
 def overview(

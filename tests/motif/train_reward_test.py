@@ -1,4 +1,4 @@
-"""train_reward through the real flags: files, resume after a kill, refusals."""
+"""What train_reward refuses, and when an ensemble stops early."""
 
 from __future__ import annotations
 

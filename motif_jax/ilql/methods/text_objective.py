@@ -1,6 +1,6 @@
 """The loss of a method on dialogues: the agent's estimates (text_estimates.py) go into `Rule.losses`, and the terms are weighted.
 
-`Rule.losses` is `implicit_q.losses` unless a method has its own: V's expectile regression, Q's Bellman error, the policy's cloning.
+`Rule.losses` is `implicit_q.losses` unless a method of your own has another: V's expectile regression, Q's Bellman error, the policy's cloning.
 """
 
 from __future__ import annotations

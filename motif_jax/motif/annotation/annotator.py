@@ -114,8 +114,8 @@ class Annotator(abc.ABC):
     `close`. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
 
     To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai and openai.base_url.
-    For a server with another protocol, a subclass of `chat.ChatAnnotator` inherits prompts, parsing and retries, and writes
-    the sending alone; it needs `submit`, `ping`, `quiet_seconds` and `concurrency` if a training shall not wait for it.
+    For a server with another protocol, a subclass of `chat.ChatAnnotator` inherits prompts, parsing and the
+    second question where a verdict is missing; it sends the turns, and asks again where the network fails. It needs `submit`, `ping`, `quiet_seconds` and `concurrency` if a training shall not wait for it.
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.

@@ -20,7 +20,7 @@ class Cores:
     def __init__(self, count: int) -> None:
         self._claims: dict[int, socket.socket] = {}
         usable = sorted(_usable_cores(), reverse=True)
-        for core in usable[:-1]:  # leaves one for everything else
+        for core in usable[:-1]:  # leaves one for everything else, however few there are
             if len(self._claims) == count:
                 break
             claim = _claim(core)

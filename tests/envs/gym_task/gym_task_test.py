@@ -303,7 +303,7 @@ def test_a_reward_that_is_no_number_is_refused_by_name_and_step():
         environment.step(0, out)
 
 
-def test_an_infinite_reward_may_be_clipped():
+def test_an_infinite_reward_is_passed_on():
     environment, out = started(judged(reward={2: np.inf}))
     assert [environment.step(0, out)[0] for _ in range(2)] == [1.0, np.inf]
 

@@ -1,4 +1,4 @@
-"""Reads the published files of comments: comments_positive.csv, then comments_negative.csv, and lists of rows."""
+"""Reads the published files of comments: comments_positive.csv, then comments_negative.csv."""
 
 from __future__ import annotations
 
