@@ -17,10 +17,7 @@ if __name__ == "__main__":
 
 import ast
 import contextlib
-import difflib
 import os
-import re
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,14 +25,13 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
-from ml_collections import ConfigDict, FieldReference, config_flags
-from ml_collections.config_flags import config_path
+from ml_collections import ConfigDict, config_flags
 
-from motif_jax import schema, stages
+from motif_jax import command_line, schema, stages
 from motif_jax.core import entry_points, memory_limit, resources
-from motif_jax.core.config import dotted, flat
+from motif_jax.core.config import flat
 from motif_jax.core.devices import compiled_programs
-from motif_jax.core.errors import UserError, printable
+from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.core.sections import ClusterHosts
 
@@ -66,225 +62,59 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; the same fo
 _PRINT_CONFIG = flags.DEFINE_bool("print_config", False, "Print the config with all flags applied, and stop.")
 
 
-def _fail(message: str) -> NoReturn:
-    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
-    raise SystemExit(2)
-
-
-def _parse_flags(arguments: Sequence[str]) -> list[str]:
+def parse_flags(arguments: Sequence[str]) -> list[str]:
     """Parses flags with absl, and reports every mistake in one line."""
     without_help = [argument for argument in arguments if argument not in HELP_FLAGS]
     wants_help = len(without_help) < len(arguments)
     arguments = without_help
-    if wants_help and not _config_files(arguments):
+    if wants_help and not command_line.config_files(arguments):
         print(USAGE.format(stages=", ".join(stages.names())))
         raise SystemExit(0)
     # A run folder's versions.json has the command, which must name the config file that was read.
-    arguments = _with_installed_configs(arguments)
+    arguments = command_line.with_installed_configs(arguments)
     sys.argv = arguments
 
     # absl reads the config's flags from sys.argv, not from the arguments that it is given.
-    untrusted, trusted = split_trusted(arguments)
+    untrusted, trusted = command_line.split_trusted(arguments)
     sys.argv = untrusted
-    stage = _check_config_file(untrusted)
-    valued, cleared = split_none(untrusted)
+    stage = command_line.check_config_file(untrusted)
+    valued, cleared = command_line.split_none(untrusted)
     try:
         entry_points.trust(trusted)
         rest = flags.FLAGS(valued)
         if _CONFIG.value is None:
-            _fail("--config is missing: --config=configs/STAGE.py, see --help")
-        set_none(_CONFIG.value, cleared)
+            command_line.fail("--config is missing: --config=configs/STAGE.py, see --help")
+        command_line.set_none(_CONFIG.value, cleared)
         entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
         sys.argv = arguments
         set_stage = _CONFIG.value.get("stage")
         if set_stage != stage:
-            _fail(
+            command_line.fail(
                 f"--config.stage={set_stage}: this config file is of the stage {stage}, another stage has its own"
             )
         if wants_help:
             _print_help(arguments, _CONFIG.value)
-        _check_lora(valued, _CONFIG.value)
+        command_line.check_lora(valued, _CONFIG.value)
     except SystemExit:
         raise
     except (flags.Error, UserError, AttributeError, LookupError, ValueError, TypeError, OSError) as error:
-        _fail(_readable(error))
+        command_line.fail(command_line.readable(error))
     if len(rest) > 1:
-        _fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
+        command_line.fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
     return rest
 
 
-def _config_files(arguments: Sequence[str]) -> dict[int, str]:
-    """Index of an argument -> the config file, with its variant, that it names."""
-    files: dict[int, str] = {}
-    for index, argument in enumerate(arguments[1:], start=1):
-        flag, _, value = argument.rpartition("=")
-        # Both forms that absl takes: `--config=FILE` and `--config FILE`.
-        if re.fullmatch(r"--?config", flag or arguments[index - 1]):
-            files[index] = value
-    return files
-
-
-def _with_installed_configs(arguments: Sequence[str]) -> list[str]:
-    """Replaces missing config files in `arguments` by the package's own of that name, with their paths."""
-    replaced = list(arguments)
-    for index, value in _config_files(arguments).items():
-        path, colon, variant = value.partition(":")
-        installed = resources.path(path)
-        if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
-            replaced[index] = arguments[index].removesuffix(value) + f"{installed}{colon}{variant}"
-    return replaced
-
-
-def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits off the names in `--config.trust=NAME,...`, which is no key of any config: (other arguments, names)."""
-    rest: list[str] = []
-    trusted: list[str] = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        flag = re.fullmatch(r"--?config\.trust(?:=(.*))?", argument)
-        if flag is None:
-            rest.append(argument)
-            continue
-        names = flag.group(1)
-        if names is None:  # `--config.trust NAME`: the value is the next argument
-            names = next(remaining, "")
-        trusted += filter(None, names.split(","))
-    return rest, trusted
-
-
-def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits arguments into those for absl and the keys set to None, which absl does not accept for numbers.
-
-    The last of several flags of one key decides, as always.
-    """
-    joined: list[str] = []  # `--config.KEY None` as `--config.KEY=None`
-    for argument in arguments:
-        if argument == "None" and joined and re.fullmatch(r"--?config\.[^=]+", joined[-1]):
-            joined[-1] += "=None"
-        else:
-            joined.append(argument)
-
-    valued: list[str] = []
-    cleared: dict[str, None] = {}  # a dict as a set that keeps its order
-    for argument in joined:
-        key = re.match(r"--?config\.([^=\[]+)", argument)
-        if key and argument == f"{key.group()}=None":
-            cleared[key.group(1)] = None
-            continue
-        if key:
-            cleared.pop(key.group(1), None)
-        valued.append(argument)
-    return valued, list(cleared)
-
-
-def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
-    """Sets `keys` to None; UserError names one that is no placeholder."""
-    for key in keys:
-        path, _, name = key.rpartition(".")
-        holder = dotted(config, path) if path else config
-        field = dict(holder.items(preserve_field_references=True))[name]
-        needs_value = isinstance(field, schema.Field) and not field.key.optional
-        if needs_value or not isinstance(field, FieldReference):
-            raise UserError(
-                f"--config.{key}=None: this key needs a value; only keys whose help explains None may have it"
-            )
-        holder[name] = None
-
-
-def _check_config_file(arguments: Sequence[str]) -> str | None:
-    """Refuses a missing config file, an unknown variant, and flags of unknown keys, by name; returns the config's stage."""
-    stage = None
-    for value in _config_files(arguments).values():
-        path = value.partition(":")[0]
-        config = _read_config_file(value)
-        stage = config.get("stage")
-        keys = list(flat(config.to_dict()))
-        sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
-        for argument in arguments:
-            flag = re.match(r"--?config\.([^=\[]+)", argument)
-            if flag is None:
-                continue
-            key = flag.group(1)
-            if key not in {*keys, *sections}:
-                similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.4)
-                hint = f"; did you mean --config.{similar[0]}?" if similar else "; --help shows them"
-                _fail(f"--config.{key} is not a key of {path}{hint}")
-            _check_extent(argument, key, config)
-    return stage
-
-
-def _check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
-    """Refuses `lora.rank` or `lora.alpha` where no layer has low-rank additions."""
-    lora_flags = [
-        argument for argument in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", argument)
-    ]
-    if lora_flags and not config.lora.patterns:
-        _fail(
-            f"{lora_flags[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions"
-        )
-
-
-def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
-    """Refuses a flag of a whole section, which would remove the section's other keys, and one of a part of a value.
-
-    Args:
-      key: the key that the flag `argument` names, without an index in brackets.
-      config: without flags.
-    """
-    name = re.sub("^--?config[.]", "", argument.partition("=")[0])
-    try:
-        value = config_path.get_value(name, config)
-    except (AttributeError, LookupError, TypeError, ValueError):
-        _fail(f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is")
-    if isinstance(value, ConfigDict):
-        example = f"--config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
-        _fail(f"{argument}: {name} is a section: give its keys, such as {example}; --print_config shows them")
-    key_value = dotted(config, key)
-    if name != key and not isinstance(key_value, ConfigDict | list):
-        _fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={key_value}")
-
-
-def _read_config_file(value: str) -> ConfigDict:
-    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
-    path, _, variant = value.partition(":")
-    if not os.path.isfile(path):  # False for a path that is too long, too
-        packaged = f"configs/{Path(path).stem[:99]}.py"
-        hint = f"; did you mean --config={packaged}?" if os.path.isfile(resources.path(packaged)) else ""
-        _fail(f"--config={value}: there is no file {path}{hint}")
-    allowed = "a Python file with a function get_config, such as configs/collect.py"
-    if Path(path).suffix != ".py":
-        _fail(f"--config={value}: must be {allowed}")
-    try:
-        get_config = runpy.run_path(path).get("get_config")
-        if not callable(get_config):
-            _fail(f"--config={value}: {path} has no function get_config; must be {allowed}")
-        config = get_config(variant or None)
-    except (SyntaxError, ImportError, LookupError, TypeError, ValueError, OSError, UserError) as error:
-        _fail(f"--config={value}: {_readable(error)}")
-    if not isinstance(config, ConfigDict):
-        _fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
-    return config
-
-
-def _readable(error: Exception) -> str:
-    """The first line of an error of absl, ml_collections or a config file, in this program's words."""
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    text = text.split("\n")[0]
-    unknown = re.search(r"[Uu]nknown command line flag '([^']*)'", text)
-    if unknown:
-        return f"--{unknown.group(1)} is not a flag or a key of this config; --help shows the keys"
-    return text
-
-
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
-    last = list(_config_files(arguments).values())[-1]  # of several --config flags the last one decides
+    last = list(command_line.config_files(arguments).values())[
+        -1
+    ]  # of several --config flags the last one decides
     path = last.partition(":")[0]
     tree = ast.parse(Path(path).read_text(encoding="utf-8-sig"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
     raise SystemExit(0)
 
 
-def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
+def keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
     """The keys of the stage's config file, for a user's plain ConfigDict, whose values carry no `Key`.
 
     Agents have three config files: the one that shares the most names with `config` counts.
@@ -337,7 +167,7 @@ def _main(_: Sequence[str]) -> int:
         if stage_name not in stages.names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stages.names())}")
         # Before the import of the stage, which takes seconds: a typing error is answered at once.
-        schema.validate(config, _keys_of_stage(config))
+        schema.validate(config, keys_of_stage(config))
         # jax reads the cache's settings when it is imported.
         compiled_programs.keep(config.get("compile_cache", "auto"))
         stage = stages.module(stage_name)
@@ -352,7 +182,7 @@ def _main(_: Sequence[str]) -> int:
         # Under `ulimit -v` a file that is too large for memory looks damaged.
         if memory_limit.limit() is not None and memory_limit.ran_out(error):
             _fail_for_memory(str(error), config)
-        _fail(str(error))
+        command_line.fail(str(error))
     except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
@@ -361,7 +191,7 @@ def _main(_: Sequence[str]) -> int:
 
         line = system_error(error, _WORKDIR.value or ".")
         if line:
-            _fail(line)
+            command_line.fail(line)
         out_of_memory = memory_limit.ran_out(error)
         if out_of_memory:
             _fail_for_memory(out_of_memory, config)
@@ -394,7 +224,7 @@ def main() -> None:
     """Parses the flags of the command line and runs the stage."""
     # Else XLA warns, in the middle of the progress line, of each program that takes long to compile; failures are exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    app.run(_main, flags_parser=_parse_flags)
+    app.run(_main, flags_parser=parse_flags)
 
 
 if __name__ == "__main__":

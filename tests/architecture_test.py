@@ -34,10 +34,10 @@ FOLDERS |= {
     "reports": SHARED | METHODS.keys() | {"published"},
     "benchmarks": SHARED | METHODS.keys() | {"published"},
 }
-TOP = {"launch", "stages", "agents", "text_agents", "wrappers", "rewards"}
+TOP = {"launch", "command_line", "stages", "agents", "text_agents", "wrappers", "rewards"}
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {
-    "launch", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "ilql/dialogues", "ilql/tasks",
+    "launch", "command_line", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "ilql/dialogues", "ilql/tasks",
 }  # fmt: skip
 JAX_ALLOWED = (
     "core/devices/", "core/training/", "core/checkpoint", "core/profiling.py", "ilql/tasks/reddit/",
@@ -50,7 +50,7 @@ ONLY_IN = {
     "nle": ("envs/nethack/",),
     "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
 }
-MOST_LINES = 420
+MOST_LINES = 400
 MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
 # What a user imports keeps its name, whatever stands below it.
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
@@ -112,7 +112,8 @@ def test_every_folder_with_modules_is_a_package() -> None:
 
 
 def test_no_file_is_too_long_to_read() -> None:
-    lines = {file: len(text.splitlines()) for file, text in TEXTS.items()}
+    files = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "launch").glob("*.py")]
+    lines = {str(file): len(file.read_text(encoding="utf-8").splitlines()) for file in files}
     assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax import launch as launch_module
+from motif_jax import command_line
 from motif_jax.core.interruption import INTERRUPTED
 from tests.commands import Commands, commands
 from tests.processes import REPOSITORY, with_sigint
@@ -88,9 +88,9 @@ def test_a_config_file_that_cannot_be_read_is_one_line(
         raise PermissionError(13, "Permission denied", path)
 
     (tmp_path / "mine.py").touch()
-    monkeypatch.setattr(launch_module.runpy, "run_path", refused)  # root reads every file
+    monkeypatch.setattr(command_line.runpy, "run_path", refused)  # root reads every file
     with pytest.raises(SystemExit, match="2"):
-        launch_module._read_config_file(f"{tmp_path}/mine.py")
+        command_line.read_config_file(f"{tmp_path}/mine.py")
     assert capsys.readouterr().err.endswith("/mine.py'\n")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from motif_jax import launch, schema, stages
+from motif_jax import command_line, schema, stages
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 
@@ -16,13 +16,13 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 def config_of(config: str, *given: str) -> ConfigDict:
     """The config that `--config=configs/CONFIG GIVEN...` means."""
-    rest, trusted = launch.split_trusted(["launch", f"--config={CONFIGS / config}", *given])
+    rest, trusted = command_line.split_trusted(["launch", f"--config={CONFIGS / config}", *given])
     entry_points.trust(trusted)
-    valued, cleared = launch.split_none(rest)
+    valued, cleared = command_line.split_none(rest)
     values = flags.FlagValues()
     holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
     values(valued)
-    launch.set_none(holder.value, cleared)
+    command_line.set_none(holder.value, cleared)
     entry_points.trust(entry_points.named(holder.value.to_dict()))
     return holder.value
 

@@ -113,7 +113,7 @@ def test_a_refusal_names_key_value_and_what_is_allowed(key: Key, value: Any, lin
 
 def help_of(capsys: pytest.CaptureFixture[str], config: str, *flags: str) -> str:
     with pytest.raises(SystemExit) as ended:
-        launch._parse_flags(["launch", f"--config=configs/{config}", *flags, "--help"])
+        launch.parse_flags(["launch", f"--config=configs/{config}", *flags, "--help"])
     assert ended.value.code == 0
     return capsys.readouterr().out
 
@@ -139,7 +139,7 @@ def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
     plain = ConfigDict({**resources.config("evaluate").to_dict(), "episodes": -5})
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):
-        schema.validate(plain, launch._keys_of_stage(plain))
+        schema.validate(plain, launch.keys_of_stage(plain))
     assert schema.section_keys(Wandb, name="x")["name"].optional
 
 

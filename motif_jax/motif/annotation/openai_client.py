@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import os
 import queue
 import random
 import re
@@ -27,11 +26,10 @@ from concurrent.futures import Future
 from typing import Any, NoReturn
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.core.progress import format_seconds
 from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.motif.annotation import chat, chat_client, replies
-from motif_jax.motif.annotation.annotator import Answer, Preview, Prices, Question
+from motif_jax.motif.annotation import chat, chat_client, openai_account, replies
+from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation, json_option
 from motif_jax.motif.annotation.chat_client import StatusError, without_user
 from motif_jax.motif.annotation.config import AnnotatorConfig
@@ -80,7 +78,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._config = config
         self._settings = settings
         self.concurrency: int = settings.concurrency
-        self.prices = _prices(config)
+        self.prices = openai_account.prices_of(config)
         self._prefill = self.prompt.answer.prefix.rstrip()
 
         self._thread: threading.Thread | None = None
@@ -97,8 +95,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._in_flight = 0
 
         # A local server needs no key, but the protocol wants one.
-        self._key = _key(settings.key_variable) or "none"
-        self._key_pattern = _escaped_or_plain(self._key)
+        self._key = openai_account.key_of(settings.key_variable) or "none"
+        self._key_pattern = openai_account.key_pattern(self._key)
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
@@ -106,7 +104,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         url = config.openai.base_url
         allowed = "a URL such as http://HOST:8000/v1"
         checks.require(chat_client.is_address(url), "openai.base_url", url, allowed)
-        _key(config.openai.key_variable)
+        openai_account.key_of(config.openai.key_variable)
 
         model = config.openai.model
         checks.require(bool(model), "openai.model", model, "the model's name on the server")
@@ -392,27 +390,3 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         turns = self._request(self.open(question))["messages"]
         text = "\n".join(f"[{turn['role']}]\n{turn['content']}" for turn in turns)
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
-
-
-def _prices(config: AnnotatorConfig) -> Prices | None:
-    prices = config.openai.prices
-    if not (prices.prompt or prices.cached or prices.completion):
-        return None
-    cached = prices.prompt if prices.cached is None else prices.cached
-    return Prices(prices.prompt, cached, prices.completion)
-
-
-def _escaped_or_plain(key: str) -> re.Pattern[str]:
-    """Matches a key whose characters are plain or escaped for JSON (\\/, \\u002f) or URLs (%2f)."""
-    characters = [rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in key]
-    return re.compile("".join(characters))
-
-
-def _key(variable: str) -> str:
-    """The key in an environment variable, without the line end of secret files; UserError if it cannot be sent."""
-    key = os.environ.get(variable, "").strip()
-    if not key.isprintable():
-        raise UserError(
-            f"the environment variable {variable} holds characters that no key can have, such as a line's end"
-        )
-    return key

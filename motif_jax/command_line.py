@@ -1,0 +1,189 @@
+"""The command line before absl reads it: which config file it names, which keys its flags set, and what is refused in one line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ml_collections import ConfigDict, FieldReference
+from ml_collections.config_flags import config_path
+
+from motif_jax import schema
+from motif_jax.core import resources
+from motif_jax.core.config import dotted, flat
+from motif_jax.core.errors import UserError, printable
+
+
+def fail(message: str) -> NoReturn:
+    """Ends the program with exit code 2 and one line on stderr."""
+    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    raise SystemExit(2)
+
+
+def config_files(arguments: Sequence[str]) -> dict[int, str]:
+    """Index of an argument -> the config file, with its variant, that it names."""
+    files: dict[int, str] = {}
+    for index, argument in enumerate(arguments[1:], start=1):
+        flag, _, value = argument.rpartition("=")
+        # Both forms that absl takes: `--config=FILE` and `--config FILE`.
+        if re.fullmatch(r"--?config", flag or arguments[index - 1]):
+            files[index] = value
+    return files
+
+
+def with_installed_configs(arguments: Sequence[str]) -> list[str]:
+    """Replaces missing config files in `arguments` by the package's own of that name, with their paths."""
+    replaced = list(arguments)
+    for index, value in config_files(arguments).items():
+        path, colon, variant = value.partition(":")
+        installed = resources.path(path)
+        if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
+            replaced[index] = arguments[index].removesuffix(value) + f"{installed}{colon}{variant}"
+    return replaced
+
+
+def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits off the names in `--config.trust=NAME,...`, which is no key of any config: (other arguments, names)."""
+    rest: list[str] = []
+    trusted: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        flag = re.fullmatch(r"--?config\.trust(?:=(.*))?", argument)
+        if flag is None:
+            rest.append(argument)
+            continue
+        names = flag.group(1)
+        if names is None:  # `--config.trust NAME`: the value is the next argument
+            names = next(remaining, "")
+        trusted += filter(None, names.split(","))
+    return rest, trusted
+
+
+def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits arguments into those for absl and the keys set to None, which absl does not accept for numbers.
+
+    The last of several flags of one key decides, as always.
+    """
+    joined: list[str] = []  # `--config.KEY None` as `--config.KEY=None`
+    for argument in arguments:
+        if argument == "None" and joined and re.fullmatch(r"--?config\.[^=]+", joined[-1]):
+            joined[-1] += "=None"
+        else:
+            joined.append(argument)
+
+    valued: list[str] = []
+    cleared: dict[str, None] = {}  # a dict as a set that keeps its order
+    for argument in joined:
+        key = re.match(r"--?config\.([^=\[]+)", argument)
+        if key and argument == f"{key.group()}=None":
+            cleared[key.group(1)] = None
+            continue
+        if key:
+            cleared.pop(key.group(1), None)
+        valued.append(argument)
+    return valued, list(cleared)
+
+
+def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
+    """Sets `keys` to None; UserError names one that is no placeholder."""
+    for key in keys:
+        path, _, name = key.rpartition(".")
+        holder = dotted(config, path) if path else config
+        field = dict(holder.items(preserve_field_references=True))[name]
+        needs_value = isinstance(field, schema.Field) and not field.key.optional
+        if needs_value or not isinstance(field, FieldReference):
+            raise UserError(
+                f"--config.{key}=None: this key needs a value; only keys whose help explains None may have it"
+            )
+        holder[name] = None
+
+
+def check_config_file(arguments: Sequence[str]) -> str | None:
+    """Refuses a missing config file, an unknown variant, and flags of unknown keys, by name; returns the config's stage."""
+    stage = None
+    for value in config_files(arguments).values():
+        path = value.partition(":")[0]
+        config = read_config_file(value)
+        stage = config.get("stage")
+        keys = list(flat(config.to_dict()))
+        sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
+        for argument in arguments:
+            flag = re.match(r"--?config\.([^=\[]+)", argument)
+            if flag is None:
+                continue
+            key = flag.group(1)
+            if key not in {*keys, *sections}:
+                similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.4)
+                hint = f"; did you mean --config.{similar[0]}?" if similar else "; --help shows them"
+                fail(f"--config.{key} is not a key of {path}{hint}")
+            _check_extent(argument, key, config)
+    return stage
+
+
+def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
+    """Refuses `lora.rank` or `lora.alpha` where no layer has low-rank additions."""
+    lora_flags = [
+        argument for argument in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", argument)
+    ]
+    if lora_flags and not config.lora.patterns:
+        fail(
+            f"{lora_flags[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions"
+        )
+
+
+def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
+    """Refuses a flag of a whole section, which would remove the section's other keys, and one of a part of a value.
+
+    Args:
+      key: the key that the flag `argument` names, without an index in brackets.
+      config: without flags.
+    """
+    name = re.sub("^--?config[.]", "", argument.partition("=")[0])
+    try:
+        value = config_path.get_value(name, config)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        fail(f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is")
+    if isinstance(value, ConfigDict):
+        example = f"--config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
+        fail(f"{argument}: {name} is a section: give its keys, such as {example}; --print_config shows them")
+    key_value = dotted(config, key)
+    if name != key and not isinstance(key_value, ConfigDict | list):
+        fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={key_value}")
+
+
+def read_config_file(value: str) -> ConfigDict:
+    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
+    path, _, variant = value.partition(":")
+    if not os.path.isfile(path):  # False for a path that is too long, too
+        packaged = f"configs/{Path(path).stem[:99]}.py"
+        hint = f"; did you mean --config={packaged}?" if os.path.isfile(resources.path(packaged)) else ""
+        fail(f"--config={value}: there is no file {path}{hint}")
+    allowed = "a Python file with a function get_config, such as configs/collect.py"
+    if Path(path).suffix != ".py":
+        fail(f"--config={value}: must be {allowed}")
+    try:
+        get_config = runpy.run_path(path).get("get_config")
+        if not callable(get_config):
+            fail(f"--config={value}: {path} has no function get_config; must be {allowed}")
+        config = get_config(variant or None)
+    except (SyntaxError, ImportError, LookupError, TypeError, ValueError, OSError, UserError) as error:
+        fail(f"--config={value}: {readable(error)}")
+    if not isinstance(config, ConfigDict):
+        fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
+    return config
+
+
+def readable(error: Exception) -> str:
+    """The first line of an error of absl, ml_collections or a config file, in this program's words."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = text.split("\n")[0]
+    unknown = re.search(r"[Uu]nknown command line flag '([^']*)'", text)
+    if unknown:
+        return f"--{unknown.group(1)} is not a flag or a key of this config; --help shows the keys"
+    return text
