@@ -54,6 +54,7 @@ NUMERIC = {
     "lm/candidate_scores_test.py",
     "oni/classification_loss_test.py",
     "rl/algorithms/golden_reward_test.py",
+    "ilql/methods/implicit_q_golden_test.py",
     "ilql/methods/implicit_q_test.py",
     "rl/algorithms/losses_test.py",
     "rl/algorithms/ppo_test.py",

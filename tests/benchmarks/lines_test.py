@@ -14,47 +14,20 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax import benchmarks
-from motif_jax.benchmarks import _agents, _language, _text_agents, actors, annotate, learning, text_play
+from motif_jax.benchmarks import _agents, _text_agents, actors, annotate, learning, text_play
 from motif_jax.benchmarks._bare_engine import Bare, write_script
-from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.seeds import derive
 from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import Game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
-from tests import stage_inputs
-from tests.reward_fixtures import load_config, make_dataset
-from tests.sets import extra
+from tests.benchmarks.lines import line_of
+from tests.reward_fixtures import make_dataset
 
 HERE = "motif_jax.benchmarks"
 
 
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock whose readings are further and further apart, so that no two measurements take the same time."""
-    readings = itertools.accumulate(itertools.count(0.25, 0.25))
-    names = ("perf_counter", "process_time", "monotonic")
-    time = SimpleNamespace(**dict.fromkeys(names, lambda: next(readings)))
-    timed = ("_agents", "actors", "annotate", "learning", "reward", "text_play", "text_train", "train")
-    for name in timed:
-        monkeypatch.setattr(f"{HERE}.{name}.time", time)
-    peaks = itertools.count(1000.0, 100.0)
-    monkeypatch.setattr(_agents, "matrix_product_rate", lambda dtype: next(peaks))
-    monkeypatch.setattr(_agents, "network_flops", lambda training: (10.0, 35.0))
-    monkeypatch.setattr(benchmarks, "_machine", dict)
-    stand_in = process()
-    for name in ("train", "actors"):
-        monkeypatch.setattr(f"{HERE}.{name}.psutil", SimpleNamespace(Process=lambda *pid: stand_in))
-
-
-def process() -> Any:
-    """A process of 3 MB, which grows, and with itself as a child."""
-    sizes = itertools.count(3_000_000, 300_000)
-    stand_in = SimpleNamespace(memory_full_info=lambda: SimpleNamespace(pss=next(sizes)))
-    stand_in.children = lambda recursive: [stand_in] * recursive
-    return stand_in
-
+pytestmark = pytest.mark.usefixtures("clock")
 
 Training = dataclasses.make_dataclass("Training", ["options", "seed", "variant", ("serial", bool, True)])
 
@@ -129,13 +102,6 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Parts]:
     monkeypatch.setattr(f"{HERE}.inference.call_of", lambda system, rows: lambda: system.calls.append(rows))
     monkeypatch.setattr(f"{HERE}.train.system_metrics", metrics)
     return Parts.instances
-
-
-def line_of(name: str, **options: Any) -> dict[str, Any]:
-    config = load_config("benchmark", name, {"repeats": 3, "seed": 7})
-    config.options.update(options)
-    line: dict[str, Any] = benchmarks.module(config.name).run(config)
-    return line
 
 
 def test_the_learners_line_counts_the_flops_of_all_rows(parts: list[Parts]) -> None:
@@ -373,57 +339,3 @@ def test_annotation_is_compared_with_the_bare_engine(tmp_path: Path, monkeypatch
     assert line["labels_equal_to_bare"] == 0.5
     per_pair = line["questions_per_pair"]
     assert 0 < per_pair["once"] < per_pair["given"] < per_pair["both"] < 2
-
-
-SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
-WORDS = {"prompt_tokens": 12, "batch_size": 2}
-# Those whose programs take longest to compile.
-LONG = {"language_update", "text_train"}
-REAL: dict[str, dict[str, Any]] = {
-    "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},
-    "score": {**WORDS, "model": "tiny_t5", "candidates": 3},
-    "score_gpu": {**WORDS, "model": "tiny_t5", "candidates": 3},
-    "language_update": {**WORDS, "model": "tiny_t5", "candidates": 3, "minibatch": 2, "microbatch": 1},
-    "generate": {**WORDS, "model": "tiny_t5", "new_tokens": 4},
-    "generate_gpu": {**WORDS, "model": "tiny_gpt2", "new_tokens": 4},
-    "text_train": {**SIZES, "batch_size": 2, "length": 40, "micro_batches": 3},
-}
-
-
-class Uncompiled(DataParallel):
-    """Programs that need 2, 3 and 5 MB, of which 1 MB is shared, and take 4 s to compile."""
-
-    def wrap(self, *arguments: Any, **options: Any) -> Any:
-        sizes = zip(("argument", "output", "temp", "alias"), (2e6, 3e6, 5e6, 1e6), strict=True)
-        memory = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes})
-        compiled = SimpleNamespace(memory_analysis=lambda: memory)
-        return SimpleNamespace(lower=lambda *shapes: SimpleNamespace(compile=lambda: compiled))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
-@pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in REAL])
-def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
-    monkeypatch.setattr(_language, "threads", lambda: 6)
-    line = line_of(name, **REAL[name])
-    # Another machine may round bfloat16 otherwise.
-    assert line.pop("scores_apart", 0) < (0.1 if name == "score_gpu" else 1e-5)
-    assert line.pop("gradients_apart", line.pop("changes_apart", 0)) < 1e-2
-    assert line["value"] > 0
-    assert line["baseline"]["value"] > 0
-    if name == "text_train":
-        assert line["step"]["memory_megabytes"] == 2 + 3 + 5 - 1
-        assert line["flops_ratio"] > 1
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in stage_inputs.variants("benchmark") if name.endswith("_gpu")]
-)
-def test_a_gpu_has_the_same_options_with_larger_values(name: str) -> None:
-    options = load_config("benchmark", name).options
-    plain = load_config("benchmark", name.removesuffix("_gpu")).options
-    assert list(options) == list(plain)
-    sizes = [key for key, value in plain.items() if isinstance(value, int) and options[key] != value]
-    assert all(options[key] > plain[key] for key in sizes)
-    assert options.to_dict() != plain.to_dict()

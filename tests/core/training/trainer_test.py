@@ -1,17 +1,13 @@
-"""The offline trainer on a task that the package does not know: order, resume, guards, early stop, records."""
+"""The offline trainer on a task that the package does not know: order, resume, guards, early stop."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pickle
 import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -22,11 +18,16 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
-from motif_jax.core.training import records
-from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
-from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
+from motif_jax.core.training.trainer import OfflineTrainer
 from tests import bigrams, processes, resumed
+from tests.core.training.subtraction import (
+    Subtractor,
+    evaluations_of,
+    results_of,
+    resume_points_of,
+    subtracted,
+)
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -102,139 +103,6 @@ def test_a_request_to_stop_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
     assert len(finished_before) == 5
     in_flight = [started - finished for started, finished in enumerate(finished_before)]
     assert max(in_flight) <= 1
-
-
-class FileCheckpoints(contextlib.nullcontext):
-    """Checkpoints as plain files, with the methods of `core.checkpoints.Checkpoints` that a run calls."""
-
-    def __init__(self, folder: Path, keep: int | None = None, **_: Any) -> None:
-        super().__init__(self)
-        self.folder = folder
-        self.keep = keep
-        folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def items(self) -> dict[int, Any]:
-        return {int(path.name): pickle.loads(path.read_bytes()) for path in self.folder.iterdir()}
-
-    def wait(self) -> None:
-        """Nothing is written behind a caller's back."""
-
-    def save(self, step: int, items: Any, metrics: Any = None) -> None:
-        if self.keep == 1:
-            for path in self.folder.iterdir():
-                path.unlink()
-        (self.folder / str(step)).write_bytes(pickle.dumps(dict(items)))
-
-    def latest(self, **_: Any) -> int | None:
-        return max(self.items, default=None)
-
-    def restore(self, step: int, names: Any) -> Any:
-        return {name: self.items[step][name] for name in names}
-
-
-class PlainParallel:
-    """`DataParallel` without compiled programs: steps are functions of numpy arrays."""
-
-    platform = "cpu"
-
-    def __init__(self) -> None:
-        self.devices = jax.local_devices()[:1]
-        self.local_devices = self.devices
-
-    def wrap(self, function: Any, donate_state: bool) -> Any:
-        return function
-
-    def put_whole(self, tree: Any, axes: int) -> Any:
-        return tree
-
-    def replicate_freeing(self, trees: list[Any]) -> Any:
-        return trees.pop()
-
-
-class Sums(NamedTuple):
-    total: Any
-    sums: Any  # of the first and of the second numbers of steps
-
-
-class Subtractor(Task):
-    """Takes the numbers of each step, 2 n and 2 n + 1, from a hundred; without a compiled program."""
-
-    title = "subtract"
-    unit = "numbers"
-    criterion = "validation/loss"
-    source = "a text"
-    steps = 7
-    steps_per_epoch = 3
-    chunk_steps = 2
-    remedy = "smaller numbers"
-
-    def __init__(self, poisoned: Sequence[int] = (), stop_at: int | None = None, aim: float = 0) -> None:
-        self.parallel: Any = PlainParallel()
-        self.digests = {"the text": "a"}
-        self.poisoned = poisoned
-        self.stop_at = stop_at
-        self.aim = aim
-        # First steps and lengths of the chunks that the trainer took.
-        self.chunks: list[tuple[int, int]] = []
-
-    def init_state(self) -> Sums:
-        return Sums(np.float32(100), np.zeros(2, np.float32))
-
-    def step(self, state: Sums, shared: Any, batch: Any) -> tuple[Sums, dict[str, Any]]:
-        x = batch["x"]
-        metrics = {"loss": state.total, "gradient_norm": x.sum()}
-        return Sums(state.total - x.sum(), state.sums + x), metrics
-
-    def batches(self, first: int, count: int) -> dict[str, np.ndarray]:
-        self.chunks.append((first, count))
-        steps = np.arange(first, first + count)
-        if self.stop_at in steps:
-            os.kill(os.getpid(), signal.SIGTERM)
-        x = np.arange(2 * first, 2 * (first + count), dtype=np.float32).reshape(count, 2)
-        x[np.isin(steps, self.poisoned), 1] = np.nan
-        return {"x": x}
-
-    def evaluate(self, state: Sums, shared: Any, position: TrainingPosition) -> Evaluation:
-        row = {"validation/loss": abs(float(state.total) - self.aim), "norm": position.mean("gradient_norm")}
-        row |= self.shown(position.sums)
-        return Evaluation(row, {"about": {"sums": state.sums.tolist()}}, f"at {position.step}")
-
-    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        return {f"logged/{name}": values.sum() for name, values in metrics.items()}
-
-    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        (workdir / "rows.txt").write_text(f"{len(rows)}")
-
-
-def subtracted(folder: Path, task: Subtractor, **settings: Any) -> bool:
-    return OfflineTrainer(task, task.parallel, TrainerSettings(**settings)).run(folder)
-
-
-def evaluations_of(folder: Path) -> dict[int, Any]:
-    """Items of each evaluation's checkpoint."""
-    return FileCheckpoints(folder / "checkpoints").items
-
-
-def resume_points_of(folder: Path) -> dict[int, Any]:
-    """Items of the checkpoint from which a stopped run goes on, by its step."""
-    return FileCheckpoints(folder / "resume").items
-
-
-def results_of(folder: Path) -> str:
-    """What a run leaves: its evaluations, its logged rows without times, its summary."""
-    rows = (folder / "metrics.jsonl").read_text()
-    rows = re.sub(r', "time": [\d.]+|, "evaluation/seconds": [-e\d.]+', "", rows)
-    evaluations = sorted(evaluations_of(folder).items())
-    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), evaluations)
-    return f"{evaluations}\n{rows}\n" + "".join(
-        (folder / name).read_text() for name in ("summary.json", "rows.txt")
-    )
-
-
-@pytest.fixture
-def in_memory(monkeypatch):
-    monkeypatch.setattr(records, "Checkpoints", FileCheckpoints)
 
 
 def test_a_run_evaluates_before_the_first_and_after_each_epoch(tmp_path, in_memory, capsys):
@@ -391,145 +259,3 @@ def test_early_stop_uses_the_best_evaluation(tmp_path, patience, steps, aim, bes
     with Checkpoints(tmp_path / "checkpoints", keep=None, read_only=True) as checkpoints:
         assert checkpoints.steps() == remaining
         assert checkpoints.restore(1, {"about": JSON})["about"] == {"sums": [6, 9]}
-
-
-@pytest.fixture
-def stopped(tmp_path, in_memory):
-    """A run that was stopped behind its fourth step."""
-    assert not subtracted(tmp_path, Subtractor(stop_at=3))
-    return FileCheckpoints(tmp_path / "resume")
-
-
-def test_a_run_of_other_steps_between_evaluations_is_refused(tmp_path, stopped):
-    task = Subtractor()
-    task.steps_per_epoch = 2
-
-    with pytest.raises(UserError, match=r"stands at step 4 after 1 evaluations: .* with 2 steps between two"):
-        subtracted(tmp_path, task)
-
-
-TEXT = {"the text": "a"}
-TWO_DEVICES = {records.DEVICES: "2"}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "message"),
-    [
-        (
-            TEXT,
-            {"the text": "b", "more": "c"},
-            "was trained on other more, the text than a file has now: use the same",
-        ),
-        (TEXT, {}, "was trained on other the text than a file has now"),
-        # Each device draws dropout of its own.
-        (TWO_DEVICES, {records.DEVICES: "3"}, "was trained on 2 devices, config.num_devices gives 3 here"),
-        (TEXT, TWO_DEVICES, "was trained on other number of devices, the text than a file has now"),
-    ],
-)
-def test_a_run_on_other_data_or_devices_is_refused(tmp_path, stopped, before, now, message):
-    items = stopped.items[4]
-    items["position"]["digests"] = before
-    stopped.save(4, items)
-    task = Subtractor()
-    task.digests = now
-
-    with pytest.raises(UserError, match=f"^{tmp_path} {message}"):
-        records.refuse_other_data(tmp_path, now, "a file")
-    with pytest.raises(UserError, match=f"^{tmp_path} {message.replace('a file', 'a text')}"):
-        subtracted(tmp_path, task)
-
-
-def test_a_run_on_the_same_data_or_none_is_taken(tmp_path, stopped):
-    records.refuse_other_data(tmp_path, TEXT, "a file")
-    records.refuse_other_data(tmp_path / "new", TEXT, "a text")
-
-
-def test_a_checkpoint_of_another_layout_is_refused(tmp_path, stopped):
-    items = stopped.items[4]
-    stopped.save(4, {"position": {**items["position"], "phase": 2}})
-
-    with pytest.raises(
-        UserError, match=r"checkpoint 4 is of a layout .*phase.*with the version in the run's"
-    ):
-        records.refuse_other_data(tmp_path, TEXT, "a text")
-
-
-def start_run(folder: Path, config: dict[str, Any], refuses: bool) -> None:
-    """Prepares a run that makes tokens and a tokenizer, and may be refused after that."""
-    with records.prepared(folder, {"stage": "a", **config}, ("stage",), ("tokens", "notes", "tokenizer")):
-        (folder / "tokens").mkdir(exist_ok=True)
-        (folder / "tokenizer").touch()
-        if refuses:
-            raise UserError("no")
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def test_a_refused_start_removes_what_it_made_and_nothing_else(tmp_path):
-    (tmp_path / "notes").touch()
-
-    with pytest.raises(UserError, match="no"):
-        start_run(tmp_path, {"b": 1}, refuses=True)
-
-    assert names_in(tmp_path) == ["notes"]
-
-
-def test_a_refused_start_of_a_begun_run_removes_nothing(tmp_path):
-    start_run(tmp_path, {"b": 1}, refuses=False)
-    (tmp_path / "resume").mkdir()
-    config = (tmp_path / "config.json").read_bytes()
-
-    with pytest.raises(UserError, match="no"):
-        start_run(tmp_path, {"b": 2}, refuses=True)
-
-    assert (tmp_path / "config.json").read_bytes() == config
-    assert names_in(tmp_path) == ["config.json", "resume", "tokenizer", "tokens", "versions.json"]
-
-
-@pytest.fixture
-def exported(tmp_path, in_memory):
-    """A function that exports a run's used evaluation, the second of three, and the list of what it wrote."""
-    subtracted(tmp_path, Subtractor(aim=85), patience=1)
-    path = tmp_path / "model" / "about.json"
-    written = []
-
-    def write(items, trained):
-        written.append((items, trained["evaluation"], trained["step"]))
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(trained))
-
-    def export():
-        assert records.export(tmp_path, path, {"about": JSON}, write) == path.parent
-
-    return export, written, path
-
-
-def test_the_used_evaluation_is_exported_once(exported):
-    export, written, _ = exported
-
-    export()
-    export()
-
-    assert written == [({"about": {"sums": [6, 9]}}, 1, 3)]
-
-
-def test_an_export_of_another_evaluation_is_replaced(exported):
-    export, written, path = exported
-    export()
-    path.write_text(json.dumps({"evaluation": 0}))
-
-    export()
-
-    assert written == [({"about": {"sums": [6, 9]}}, 1, 3)] * 2
-
-
-def test_an_export_that_names_its_evaluation_inside_stays(exported):
-    export, written, path = exported
-    export()
-    path.write_text(json.dumps({"trained": json.loads(path.read_text())}))
-
-    export()
-
-    assert len(written) == 1

@@ -1,0 +1,71 @@
+"""Both sides of a benchmark do the same work, on tiny sizes; those of a GPU have larger ones."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from motif_jax.benchmarks import _language
+from motif_jax.core.devices.parallel import DataParallel
+from tests import stage_inputs
+from tests.benchmarks.lines import line_of
+from tests.reward_fixtures import load_config
+from tests.sets import extra
+
+HERE = "motif_jax.benchmarks"
+pytestmark = pytest.mark.usefixtures("clock")
+
+SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
+WORDS = {"prompt_tokens": 12, "batch_size": 2}
+# Those whose programs take longest to compile.
+LONG = {"language_update", "text_train"}
+REAL: dict[str, dict[str, Any]] = {
+    "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},
+    "score": {**WORDS, "model": "tiny_t5", "candidates": 3},
+    "score_gpu": {**WORDS, "model": "tiny_t5", "candidates": 3},
+    "language_update": {**WORDS, "model": "tiny_t5", "candidates": 3, "minibatch": 2, "microbatch": 1},
+    "generate": {**WORDS, "model": "tiny_t5", "new_tokens": 4},
+    "generate_gpu": {**WORDS, "model": "tiny_gpt2", "new_tokens": 4},
+    "text_train": {**SIZES, "batch_size": 2, "length": 40, "micro_batches": 3},
+}
+
+
+class Uncompiled(DataParallel):
+    """Programs that need 2, 3 and 5 MB, of which 1 MB is shared, and take 4 s to compile."""
+
+    def wrap(self, *arguments: Any, **options: Any) -> Any:
+        sizes = zip(("argument", "output", "temp", "alias"), (2e6, 3e6, 5e6, 1e6), strict=True)
+        memory = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes})
+        compiled = SimpleNamespace(memory_analysis=lambda: memory)
+        return SimpleNamespace(lower=lambda *shapes: SimpleNamespace(compile=lambda: compiled))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
+@pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in REAL])
+def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
+    monkeypatch.setattr(_language, "usable_cores", lambda: 6)
+    line = line_of(name, **REAL[name])
+    # Another machine may round bfloat16 otherwise.
+    assert line.pop("scores_apart", 0) < (0.1 if name == "score_gpu" else 1e-5)
+    assert line.pop("gradients_apart", line.pop("changes_apart", 0)) < 1e-2
+    assert line["value"] > 0
+    assert line["baseline"]["value"] > 0
+    if name == "text_train":
+        assert line["step"]["memory_megabytes"] == 2 + 3 + 5 - 1
+        assert line["flops_ratio"] > 1
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in stage_inputs.variants("benchmark") if name.endswith("_gpu")]
+)
+def test_a_gpu_has_the_same_options_with_larger_values(name: str) -> None:
+    options = load_config("benchmark", name).options
+    plain = load_config("benchmark", name.removesuffix("_gpu")).options
+    assert list(options) == list(plain)
+    sizes = [key for key, value in plain.items() if isinstance(value, int) and options[key] != value]
+    assert all(options[key] > plain[key] for key in sizes)
+    assert options.to_dict() != plain.to_dict()

@@ -1,0 +1,146 @@
+"""A task of subtractions for the offline trainer, without compiled programs, and checkpoints as plain files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
+from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
+
+
+class FileCheckpoints(contextlib.nullcontext):
+    """Checkpoints as plain files, with the methods of `core.checkpoints.Checkpoints` that a run calls."""
+
+    def __init__(self, folder: Path, keep: int | None = None, **_: Any) -> None:
+        super().__init__(self)
+        self.folder = folder
+        self.keep = keep
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def items(self) -> dict[int, Any]:
+        return {int(path.name): pickle.loads(path.read_bytes()) for path in self.folder.iterdir()}
+
+    def wait(self) -> None:
+        """Nothing is written behind a caller's back."""
+
+    def save(self, step: int, items: Any, metrics: Any = None) -> None:
+        if self.keep == 1:
+            for path in self.folder.iterdir():
+                path.unlink()
+        (self.folder / str(step)).write_bytes(pickle.dumps(dict(items)))
+
+    def latest(self, **_: Any) -> int | None:
+        return max(self.items, default=None)
+
+    def restore(self, step: int, names: Any) -> Any:
+        return {name: self.items[step][name] for name in names}
+
+
+class PlainParallel:
+    """`DataParallel` without compiled programs: steps are functions of numpy arrays."""
+
+    platform = "cpu"
+
+    def __init__(self) -> None:
+        self.devices = jax.local_devices()[:1]
+        self.local_devices = self.devices
+
+    def wrap(self, function: Any, donate_state: bool) -> Any:
+        return function
+
+    def put_whole(self, tree: Any, axes: int) -> Any:
+        return tree
+
+    def replicate_freeing(self, trees: list[Any]) -> Any:
+        return trees.pop()
+
+
+class Sums(NamedTuple):
+    total: Any
+    sums: Any  # of the first and of the second numbers of steps
+
+
+class Subtractor(Task):
+    """Takes the numbers of each step, 2 n and 2 n + 1, from a hundred; without a compiled program."""
+
+    title = "subtract"
+    unit = "numbers"
+    criterion = "validation/loss"
+    source = "a text"
+    steps = 7
+    steps_per_epoch = 3
+    chunk_steps = 2
+    remedy = "smaller numbers"
+
+    def __init__(self, poisoned: Sequence[int] = (), stop_at: int | None = None, aim: float = 0) -> None:
+        self.parallel: Any = PlainParallel()
+        self.digests = {"the text": "a"}
+        self.poisoned = poisoned
+        self.stop_at = stop_at
+        self.aim = aim
+        # First steps and lengths of the chunks that the trainer took.
+        self.chunks: list[tuple[int, int]] = []
+
+    def init_state(self) -> Sums:
+        return Sums(np.float32(100), np.zeros(2, np.float32))
+
+    def step(self, state: Sums, shared: Any, batch: Any) -> tuple[Sums, dict[str, Any]]:
+        x = batch["x"]
+        metrics = {"loss": state.total, "gradient_norm": x.sum()}
+        return Sums(state.total - x.sum(), state.sums + x), metrics
+
+    def batches(self, first: int, count: int) -> dict[str, np.ndarray]:
+        self.chunks.append((first, count))
+        steps = np.arange(first, first + count)
+        if self.stop_at in steps:
+            os.kill(os.getpid(), signal.SIGTERM)
+        x = np.arange(2 * first, 2 * (first + count), dtype=np.float32).reshape(count, 2)
+        x[np.isin(steps, self.poisoned), 1] = np.nan
+        return {"x": x}
+
+    def evaluate(self, state: Sums, shared: Any, position: TrainingPosition) -> Evaluation:
+        row = {"validation/loss": abs(float(state.total) - self.aim), "norm": position.mean("gradient_norm")}
+        row |= self.shown(position.sums)
+        return Evaluation(row, {"about": {"sums": state.sums.tolist()}}, f"at {position.step}")
+
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        return {f"logged/{name}": values.sum() for name, values in metrics.items()}
+
+    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+        (workdir / "rows.txt").write_text(f"{len(rows)}")
+
+
+def subtracted(folder: Path, task: Subtractor, **settings: Any) -> bool:
+    return OfflineTrainer(task, task.parallel, TrainerSettings(**settings)).run(folder)
+
+
+def evaluations_of(folder: Path) -> dict[int, Any]:
+    """Items of each evaluation's checkpoint."""
+    return FileCheckpoints(folder / "checkpoints").items
+
+
+def resume_points_of(folder: Path) -> dict[int, Any]:
+    """Items of the checkpoint from which a stopped run goes on, by its step."""
+    return FileCheckpoints(folder / "resume").items
+
+
+def results_of(folder: Path) -> str:
+    """What a run leaves: its evaluations, its logged rows without times, its summary."""
+    rows = (folder / "metrics.jsonl").read_text()
+    rows = re.sub(r', "time": [\d.]+|, "evaluation/seconds": [-e\d.]+', "", rows)
+    evaluations = sorted(evaluations_of(folder).items())
+    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), evaluations)
+    return f"{evaluations}\n{rows}\n" + "".join(
+        (folder / name).read_text() for name in ("summary.json", "rows.txt")
+    )

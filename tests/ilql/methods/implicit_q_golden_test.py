@@ -1,0 +1,144 @@
+"""The losses of ILQL against what the published code gave."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.ilql.dialogues import collate
+from motif_jax.ilql.dialogues.collate import Quirks
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.methods import implicit_q
+from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates
+from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
+from tests import golden_ilql
+from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
+
+LOSSES = ("v_loss", "q_loss", "cql_loss", "dm_loss", "token_loss")
+NAMES = dict(zip(LOSSES, ("v", "q", "conservative", "margin", "policy"), strict=True))
+
+
+def estimates_of(case, arrays, batch, settings):
+    """What the published model makes of what its heads say, by the functions that are tested."""
+    names = ("1", "2") if case.config["double_q"] else ("1",)
+    qs, targets = [arrays[f"q{n}"] for n in names], [arrays[f"tq{n}"] for n in names]
+    target = implicit_q.target_of(targets, settings)
+    next_values = arrays["v"][:, 1:]
+    if case.utterance:
+        estimates = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
+    else:
+        tokens = implicit_q.next_tokens(batch)
+        estimates = [implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs]
+        if case.kind == "CQLModel":
+            next_values = implicit_q.shifted(implicit_q.next_value(target, "best"))
+        target = implicit_q.chosen(target, tokens)
+    log_probs = implicit_q.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
+    positions = jnp.minimum(batch.action_tokens, log_probs.shape[1] - 1)
+    action_log_probs = jnp.take_along_axis(log_probs, positions, axis=1)
+    advantages = target - arrays["v"][:, :-1]
+    return Estimates(arrays["v"], estimates, target, next_values, action_log_probs, log_probs, advantages)
+
+
+def terms_of(case, arrays):
+    batch, settings = batch_of(case), settings_of(case)
+    sums = implicit_q.losses(batch, estimates_of(case, arrays, batch, settings), settings)
+    actions, policy = (jnp.maximum(count, 1.0) for count in implicit_q.counts(batch, settings))
+    return implicit_q.LossSums(*(each / actions for each in sums[:-1]), sums.policy / policy)
+
+
+by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+
+
+@by_case
+def test_batches_are_the_published_ones(case: Case) -> None:
+    batch, golden = batch_of(case), case.group("batch")
+    np.testing.assert_array_equal(batch.tokens, golden["tokens"])
+    np.testing.assert_array_equal(batch.valid, golden["attn_mask"] > 0)
+    np.testing.assert_array_equal(batch.action_tokens, golden["action_idxs"])
+    used = case.group("used") or golden
+    for name, ours in (("state_idxs", batch.states), ("action_idxs", batch.actions)):
+        np.testing.assert_array_equal(ours, used[name])
+    np.testing.assert_array_equal(batch.terminals, used["terminals"])
+    np.testing.assert_allclose(batch.rewards, used["rewards"], rtol=1e-7)
+    if case.n is not None:
+        assert batch.live.sum() == case.n
+
+
+@by_case
+def test_utterances_are_the_published_ones(case: Case) -> None:
+    """Published, a cut dialogue keeps states behind its last action and behind its last token, where nothing can be read."""
+    batch = batch_of(case, utterance=True)
+    for name, ours in (
+        ("u_state_idxs", batch.states),
+        ("u_action_idxs", batch.actions),
+        ("u_terminals", batch.terminals),
+        ("u_rewards", batch.rewards),
+    ):
+        golden = case.arrays[f"batch/{name}"]
+        assert golden.shape[1] == ours.shape[1] or case.name == "10_max_len_20"
+        if name == "u_state_idxs":
+            golden = np.minimum(golden, batch.tokens.shape[1] - 1)
+        np.testing.assert_allclose(ours, golden[:, : ours.shape[1]], rtol=1e-7)
+
+
+@pytest.mark.slow
+@by_case
+def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None:
+    arrays = inputs(case)
+
+    def computed(arrays):
+        batch, settings = batch_of(case), settings_of(case)
+        estimates = estimates_of(case, arrays, batch, settings)
+        weights = implicit_q.token_weights(batch, estimates.advantages, settings)
+        return terms_of(case, arrays), (weights, estimates.target_q)
+
+    terms, back, (weights, target_q) = jax.vjp(computed, arrays, has_aux=True)
+    np.testing.assert_allclose(weights, case.arrays["out/weights"], rtol=1e-4, atol=1e-6)
+    live = batch_of(case).live
+    if "out/selected_target_q" in case.arrays:
+        np.testing.assert_allclose(target_q[live], case.arrays["out/selected_target_q"][live], rtol=1e-6)
+    if "total" in case.loss:
+        whole = terms.v + terms.q + terms.policy + 1e-4 * terms.conservative
+        np.testing.assert_allclose(whole, case.loss["total"], rtol=1e-5)
+    for name, ours in NAMES.items():
+        if name not in case.loss:
+            continue
+        np.testing.assert_allclose(getattr(terms, ours), case.loss[name], rtol=1e-5, err_msg=name)
+        one = jax.tree.map(jnp.zeros_like, terms)._replace(**{ours: jnp.ones(())})
+        for key, found in back(one)[0].items():
+            wanted = case.arrays.get(f"grad/{name}/{key}", np.zeros(found.shape)).reshape(found.shape)
+            assert np.linalg.norm(found - wanted) <= 1e-4 * np.linalg.norm(wanted), (name, key)
+
+
+def test_returns_to_go_are_the_published_ones() -> None:
+    case = next(case for case in cases() if "out/downstream_rewards" in case.arrays)
+    returns = implicit_q.returns_to_go(jnp.asarray(batch_of(case).rewards), settings_of(case).discount)
+    np.testing.assert_allclose(returns, case.arrays["out/downstream_rewards"], rtol=1e-5)
+
+
+@by_case
+def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
+    """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
+    golden, quirks = batch_of(case), golden_ilql.PUBLISHED
+    items = golden_ilql.items_of(case, quirks)
+    other = [golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)] * len(items)
+    plan = ItemLayout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
+    batch = plan.batch([*other, *items], 100, 40, 8)
+    width = golden.live.shape[1]
+    np.testing.assert_array_equal(batch.live[len(items) :, :width], golden.live)
+    assert not batch.live[len(items) :, width:].any()
+
+
+def test_states_of_utterances_are_cut_at_the_longest_text() -> None:
+    """24 tokens are two whole guesses and their colours; those behind are left out, or published stand at the last token."""
+    text = "".join(f"{word}</a><b><b><b><b><b></s>" for word in ("aaaaa", "bbbbb", "ccccc"))
+    item = golden_ilql.item_of("<a>" + text, 0.0)
+    for quirks, states, actions in (
+        (Quirks(), [0, 12], [6]),
+        (golden_ilql.PUBLISHED, [0, 12, 19, 19], [6, 18]),
+    ):
+        cut = collate.truncated(item, 20, quirks)
+        assert cut.utterance_state_indices.tolist() == states
+        assert cut.utterance_action_indices.tolist() == actions
