@@ -91,9 +91,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     calls = {"shared": answering(NextToken(model, params, _VERDICTS, shared, chosen.batch), rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    what = "the same model with each prompt run from its first token"
+    baseline_name = "the same model with each prompt run from its first token"
     if other is not None:
-        what = "the same weights in plain torch, with what prompts share run once"
+        baseline_name = "the same weights in plain torch, with what prompts share run once"
         calls["other"] = other
     elif chosen.baseline:
         calls["other"] = answering(NextToken(model, params, _VERDICTS, (), chosen.batch), rows)
@@ -104,7 +104,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         config,
         "questions/s",
         rates["shared"],
-        what,
+        baseline_name,
         rates.get("other"),
         first_step_seconds=first,
         log_probabilities_apart=apart,

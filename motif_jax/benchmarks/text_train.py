@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import functools
 import time
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -120,14 +119,29 @@ def subject(config: ConfigDict) -> tuple[Objective, Any, Any]:
     return objective, learned, frozen
 
 
+class _Loss(NamedTuple):
+    """The loss of the baseline, named as in the terms of an objective."""
+
+    loss: jax.Array
+
+
+class _NoBatches:
+    """Data of a step that is compiled and never run."""
+
+    batch_size = 1
+    steps_per_pass = None
+
+    def all_batches(self, max_batches: int) -> list[TextBatch]:
+        return []
+
+
 def step(
     objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
 ) -> tuple[Any, Carry, Any]:
     """The program of a training step of `micro` micro-batches like `batch`, and the shapes of its arguments."""
     config = read_section(TextConfig, resources.config("train_text", "wordle_ilql"))
     parallel = DataParallel(jax.local_devices()[:1])
-    # The step is only compiled: it needs no data.
-    no_batches: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda limit: [])
+    no_batches: Any = _NoBatches()
     data = TrainingData(no_batches, no_batches, {}, "")
     learned, target = shapes_of((learned, target))
     task = TextTraining(config, objective, (learned, target, {}), data, parallel)
@@ -213,4 +227,4 @@ def _plain(objective: Objective, learned: Any, frozen: Any, part: Part, key: Any
     sums = implicit_q.losses(batch, estimates, settings)
     actions, policy_tokens = part.counts
     loss = (sums.q + sums.v + 1e-4 * sums.conservative) / actions + sums.policy / policy_tokens
-    return SimpleNamespace(loss=loss)
+    return _Loss(loss)

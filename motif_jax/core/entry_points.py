@@ -69,7 +69,7 @@ def asked(by: str | os.PathLike[str], values: Any) -> None:
 def load(key: str, name: str) -> Any:
     """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not trusted, or not there."""
     _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
-    return own(key, name)
+    return load_packaged(key, name)
 
 
 def load_module(key: str, name: str) -> ModuleType:
@@ -78,7 +78,7 @@ def load_module(key: str, name: str) -> ModuleType:
     return _imported(key, name, name)
 
 
-def own(key: str, name: str) -> Any:
+def load_packaged(key: str, name: str) -> Any:
     """Imports a 'module:Class' that the package's code names, which needs no trust; raises as `load`."""
     module, _, attribute = name.partition(":")
     try:
@@ -123,28 +123,28 @@ class Registry:
       key: the config's key, for errors.
       parts: short name -> 'module:Class' of the package.
       base: 'module:Class' of the class whose subclasses fit; '' for any.
-      own: how an error names what a user may give besides the short names; '' for nothing.
+      custom: how an error names what a user may give besides the short names; '' for nothing.
     """
 
     key: str
     parts: Mapping[str, str]
     base: str = ""
-    own: str = "module:Class"
+    custom: str = "module:Class"
 
     def check(self, name: Any) -> None:
         """Raises UserError where `name` is neither a part of the package nor of the form module:Class; imports nothing."""
-        if name not in self.parts and not (self.own and is_entry_point(name)):
-            allowed = ", ".join(self.parts) + (f", or {self.own}" if self.own else "")
+        if name not in self.parts and not (self.custom and is_entry_point(name)):
+            allowed = ", ".join(self.parts) + (f", or {self.custom}" if self.custom else "")
             raise UserError(f"config.{self.key}={name}: must be one of {allowed}")
 
     def load(self, name: str) -> Any:
         """Imports the part that `name` names. Raises UserError: there is none, it is not trusted, or it does not fit."""
         self.check(name)
         if name in self.parts:
-            return own(self.key, self.parts[name])
+            return load_packaged(self.key, self.parts[name])
         part = load(self.key, name)
         if self.base:
-            base = own(self.key, self.base)
+            base = load_packaged(self.key, self.base)
             if not (isinstance(part, type) and issubclass(part, base)):
                 raise UserError(
                     f"config.{self.key}={name}: must be a subclass of {self.base.replace(':', '.')}"

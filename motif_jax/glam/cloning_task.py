@@ -113,7 +113,7 @@ class CloningBatches:
             rows.append(self._order(number)[step_in_pass])
         return self._batch(np.stack(rows))
 
-    def whole(self, max_batches: int) -> list[CloningBatch]:
+    def all_batches(self, max_batches: int) -> list[CloningBatch]:
         """At most `max_batches` batches of held-out rows."""
         size = self._config.batch_size
         return [self._batch(rows) for rows in _filled(self._data.held_out[: max_batches * size], size)]

@@ -67,7 +67,7 @@ class TextTraining(GradientTask):
         self._polyak = config.method.polyak
         self._copy_every = config.method.copy_every
         self._measure = parallel.wrap(self._measure_core)
-        self._held_out = data.held_out.whole(config.evaluation_batches)
+        self._held_out = data.held_out.all_batches(config.evaluation_batches)
 
     def _parts(self, batches: TextBatch, average: str) -> Part:
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""

@@ -70,7 +70,7 @@ class BlockLoop:
         context: Context,
         relative: jax.Array | None,
         prefix: LayerKeys | None,
-        own: LayerKeys | None,
+        own_keys: LayerKeys | None,
         encoded: LayerKeys | None,
     ) -> tuple[jax.Array, LayerKeys]:
         """Runs all blocks.
@@ -78,18 +78,18 @@ class BlockLoop:
         Args:
           x: states [B, N, S, D].
           relative: float32 [1, 1, H, S, K], added to `context.bias` in every block; None: nothing is added.
-          prefix, own, encoded: see `Attention`, with a leading axis of layers.
+          prefix, own_keys, encoded: see `Attention`, with a leading axis of layers.
 
         Returns:
-          The states, and the keys and values of all layers: `own` with those of the call written into it, or those of the call.
+          The states, and the keys and values of all layers: `own_keys` with those of the call written into it, or those of the call.
         """
         keys = []
         for segment in self._segments():
             body = self._body(segment, context, relative)
             fixed = jax.tree.map(lambda leaf, at=segment: leaf[at.first : at.last], (prefix, encoded))
-            (x, own), fresh = jax.lax.scan(body, (x, own), (segment.layers, fixed))
+            (x, own_keys), fresh = jax.lax.scan(body, (x, own_keys), (segment.layers, fixed))
             keys.append(fresh)
-        return x, _joined(keys) if own is None else own
+        return x, _joined(keys) if own_keys is None else own_keys
 
     def encoded_keys(self, states: jax.Array) -> KeyValues:
         """Keys and values [L, B, G, P, D] of an encoder's states [B, P, D] for every layer."""
@@ -126,10 +126,12 @@ class BlockLoop:
                 x, fresh = computed(x, layer, prefix, None, encoded)
                 return (x, None), fresh
             index = segment.first + layer[0]
-            own = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), cache)
+            layer_keys = jax.tree.map(
+                lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), cache
+            )
             length = x.shape[2]
-            x, own = computed(x, layer, prefix, own, encoded)
-            return (x, _written(cache, own, index, context.slot, length)), None
+            x, layer_keys = computed(x, layer, prefix, layer_keys, encoded)
+            return (x, _written(cache, layer_keys, index, context.slot, length)), None
 
         return body
 
@@ -137,8 +139,8 @@ class BlockLoop:
         """Calls the block as that of a layer, a slice of `Segment.layers`."""
         index, params, values = layer
         with contextlib.ExitStack() as entered:
-            for replacement, own in zip(linear.active(), values, strict=True):
-                entered.enter_context(linear.computed_by(replacement.layer, own))
+            for replacement, layer_values in zip(linear.active(), values, strict=True):
+                entered.enter_context(linear.computed_by(replacement.layer, layer_values))
             if self.key is not None:
                 entered.enter_context(dropout.of_block(self.key, segment.first, segment.last, index))
             return self.block.apply({"params": params}, *arguments, method=method)
@@ -148,11 +150,16 @@ class BlockLoop:
         params = block_stack.runs(self.params)
         values = [self._values(replacement.values) for replacement in linear.active()]
         ends = {end for bounds in params for end in bounds}
-        ends |= {end for own in values for stacks in own.values() for bounds in stacks for end in bounds}
+        ends |= {
+            end for layers in values for stacks in layers.values() for bounds in stacks for end in bounds
+        }
         borders = sorted(ends)
         return [
             Segment(
-                first, last, _slice(params, first, last), tuple(_slices(own, first, last) for own in values)
+                first,
+                last,
+                _slice(params, first, last),
+                tuple(_slices(layers, first, last) for layers in values),
             )
             for first, last in itertools.pairwise(borders)
         ]
@@ -183,14 +190,14 @@ def _slices(values: Mapping[str, Mapping[tuple[int, int], Any]], first: int, las
     return {path: part for path, part in parts.items() if part is not None}
 
 
-def _written(cache: KeyValues, own: KeyValues, index: jax.Array, slot: Any, length: int) -> KeyValues:
+def _written(cache: KeyValues, layer_keys: KeyValues, index: jax.Array, slot: Any, length: int) -> KeyValues:
     """The cache [L, B, N, G, K, D] with the `length` tokens at `slot` of one layer's cache: no other slots are copied."""
 
     def put(all_layers: jax.Array, one: jax.Array) -> jax.Array:
         fresh = jax.lax.dynamic_slice_in_dim(one, slot, length, axis=-2)
         return jax.lax.dynamic_update_slice(all_layers, fresh[None], (index, 0, 0, 0, slot, 0))
 
-    return jax.tree.map(put, cache, own)
+    return jax.tree.map(put, cache, layer_keys)
 
 
 def _joined(segments: list[KeyValues]) -> KeyValues:

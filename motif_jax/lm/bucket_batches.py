@@ -58,7 +58,7 @@ class BucketBatches:
             first_steps.setdefault(self._order.rows(step).width, step)
         return list(first_steps.values())
 
-    def whole(self, max_batches: int) -> list[Any]:
+    def all_batches(self, max_batches: int) -> list[Any]:
         """All items, or a sample of every length, in at most `max_batches` batches [batch_size, ...]; empty rows fill the last one."""
         size = self.batch_size
         # By length, so that each batch is padded to little more than its items.

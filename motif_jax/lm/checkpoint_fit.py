@@ -165,7 +165,8 @@ def named(names: Sequence[str]) -> str:
             listed.append(ends)
         numbers[ends].append(int(numbered[2]))
     texts = [
-        each if isinstance(each, str) else f"{each[0]}{_ranges(numbers[each])}{each[1]}" for each in listed
+        entry if isinstance(entry, str) else f"{entry[0]}{_ranges(numbers[entry])}{entry[1]}"
+        for entry in listed
     ]
     return f"{len(names):,} tensors {', '.join(texts)}"
 

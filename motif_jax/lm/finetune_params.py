@@ -105,7 +105,7 @@ class Adaptation:
 
             return training.token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
 
-    def whole(self, learned: Any, frozen: Any) -> tuple[Any, Any]:
+    def merged_params(self, learned: Any, frozen: Any) -> tuple[Any, Any]:
         """Merged parameters, float32 on the host, and the head for masked tokens or None."""
         learned, frozen = jax.device_get((learned, frozen))
         parts = {**(frozen or {}), **learned}

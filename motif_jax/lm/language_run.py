@@ -254,7 +254,7 @@ def _export(task: LanguageTask, adaptation: Adaptation, tokenizer_folder: Path, 
     target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
-        params, head = adaptation.whole(items["params"], task.shared() or {})
+        params, head = adaptation.merged_params(items["params"], task.shared() or {})
         with replaced_folder(target) as staging:
             folder.write(staging, adaptation.model.config, params, tokenizer=tokenizer_folder)
             if head is not None:

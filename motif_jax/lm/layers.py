@@ -194,14 +194,14 @@ class Attention(nn.Module):
         return self._attend(self._query(x), [Keys(*fixed, bias)])
 
     def __call__(
-        self, x: jax.Array, context: Context, prefix: KeyValues | None, own: KeyValues | None
+        self, x: jax.Array, context: Context, prefix: KeyValues | None, own_keys: KeyValues | None
     ) -> tuple[jax.Array, KeyValues]:
-        """Attention [B, N, S, D] of the call's tokens, and their keys and values, or `own` with them written at `context.slot`.
+        """Attention [B, N, S, D] of the call's tokens, and their keys and values, or `own_keys` with them written at `context.slot`.
 
         Args:
           x: [B, N, S, D].
           prefix: [B, G, P, D], shared by all continuations; None without one.
-          own: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
+          own_keys: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
         """
         chex.assert_rank(x, 4)
         query = self._query(x)
@@ -210,11 +210,11 @@ class Attention(nn.Module):
             query = rotate(query, context.rotation)
             keys = rotate(fresh.keys.swapaxes(2, 3), context.rotation)
             fresh = fresh._replace(keys=keys.swapaxes(2, 3))
-        if own is not None:
+        if own_keys is not None:
             assert context.slot is not None
             start = (0, 0, 0, context.slot, 0)
             put = jax.lax.dynamic_update_slice
-            fresh = jax.tree.map(lambda old, new: put(old, new.astype(old.dtype), start), own, fresh)
+            fresh = jax.tree.map(lambda old, new: put(old, new.astype(old.dtype), start), own_keys, fresh)
         segments = [Keys(*fresh, context.bias)]
         if prefix is not None:
             assert context.prefix_bias is not None

@@ -77,15 +77,15 @@ class Block(nn.Module):
         x: jax.Array,
         context: Context,
         prefix: KeyValues | None = None,
-        own: KeyValues | None = None,
+        own_keys: KeyValues | None = None,
         encoded: KeyValues | None = None,
     ) -> tuple[jax.Array, KeyValues]:
         """Returns the states [B, N, S, D], and keys and values as `Attention` does."""
         if self.config.architecture == "roberta":  # each norm behind its sum
-            looked, keys = self.attention(x, context, prefix, own)
+            looked, keys = self.attention(x, context, prefix, own_keys)
             x = self.attention_norm(x + self.drop(looked))
             return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
-        looked, keys = self.attention(self.attention_norm(x), context, prefix, own)
+        looked, keys = self.attention(self.attention_norm(x), context, prefix, own_keys)
         if self.config.output_norms:
             looked = self.attention_output_norm(looked)
         x += self.drop(looked)
@@ -137,7 +137,7 @@ class Stack(nn.Module):
         x: jax.Array,
         context: Context,
         prefix: LayerKeys | None = None,
-        own: LayerKeys | None = None,
+        own_keys: LayerKeys | None = None,
         encoded: LayerKeys | None = None,
     ) -> tuple[States, LayerKeys]:
         """Runs all blocks; see `Attention` for the arguments, here of all layers."""
@@ -147,9 +147,9 @@ class Stack(nn.Module):
         loop = self._loop()
         keys: LayerKeys
         if loop is not None:
-            x, keys = loop.run(x, context, relative, prefix, own, encoded)
+            x, keys = loop.run(x, context, relative, prefix, own_keys, encoded)
         else:
-            x, keys = self._one_by_one(x, context, relative, (prefix, own, encoded))
+            x, keys = self._one_by_one(x, context, relative, (prefix, own_keys, encoded))
         after = x if self.config.architecture == "roberta" else self.final_norm(x)
         return States(x, self.drop_final(after)), keys
 
@@ -288,12 +288,12 @@ class LanguageNetwork(nn.Module):
         embeddings: jax.Array,
         context: Context,
         prefix: LayerKeys | None = None,
-        own: LayerKeys | None = None,
+        own_keys: LayerKeys | None = None,
         encoded: LayerKeys | None = None,
     ) -> tuple[States, LayerKeys]:
         """States [B, N, S, D] of a decoder's tokens, and their keys and values; see `Attention`."""
         chex.assert_rank(embeddings, 4)
-        return self.decoder(self._place(embeddings, context.positions), context, prefix, own, encoded)
+        return self.decoder(self._place(embeddings, context.positions), context, prefix, own_keys, encoded)
 
     def logits(self, states: jax.Array) -> jax.Array:
         if self.config.scaled_head:

@@ -46,8 +46,10 @@ def padded_width(length: int) -> int:
     return bucket(length)
 
 
-def batches(lengths: Sequence[int], most: int, tokens_of_batch: int = TOKENS_OF_BATCH) -> list[PromptBatch]:
-    """Puts prompts of like length into batches of at most `most`, the longest first.
+def batches(
+    lengths: Sequence[int], maximum: int, tokens_of_batch: int = TOKENS_OF_BATCH
+) -> list[PromptBatch]:
+    """Puts prompts of like length into batches of at most `maximum`, the longest first.
 
     The longest come first, so that a device without room for them fails at once and not after hours.
     """
@@ -55,7 +57,7 @@ def batches(lengths: Sequence[int], most: int, tokens_of_batch: int = TOKENS_OF_
     parts: list[PromptBatch] = []
     while order:
         width = padded_width(lengths[order[0]])
-        count = max(1, min(most, tokens_of_batch // width))
+        count = max(1, min(maximum, tokens_of_batch // width))
         parts.append(PromptBatch(order[:count], width))
         order = order[count:]
     return parts
@@ -68,7 +70,7 @@ class NextToken:
       params: of `model`, a decoder, on its device.
       groups: tokens whose probabilities are added; none may be empty.
       shared: the tokens that prompts begin with. A prompt that begins otherwise is run from its first token.
-      batch: most prompts that run at a time.
+      batch: greatest number of prompts that run at a time.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ class SumsTask(GradientTask):
             return jax.lax.psum(device_sums, AXIS)
 
         self._measure = parallel.wrap(measure)
-        self._held_out = data.held_out.whole(config.evaluation_batches or 2**31)
+        self._held_out = data.held_out.all_batches(config.evaluation_batches or 2**31)
 
     def computation(self) -> tuple[str, str] | None:
         dtype = getattr(self.config, "dtype", None)

@@ -85,7 +85,7 @@ class WindowBatches:
         rows = objectives.ObjectiveRows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
         return self._rows.batch(rows, objectives.prefix_widths(self.width), _noise_rng(self._seed, step))
 
-    def whole(self, max_batches: int) -> list[TokenBatch]:
+    def all_batches(self, max_batches: int) -> list[TokenBatch]:
         """The dataset in at most `max_batches` batches [batch_size, ...]; rows of weight 0 fill the last one."""
         size = self._batch_size
         batches = []

@@ -109,18 +109,18 @@ def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = F
     return rows
 
 
-def bucket(length: int, most: int | None = None) -> int:
-    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `most`. Few lengths mean few programs."""
+def bucket(length: int, maximum: int | None = None) -> int:
+    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `maximum`. Few lengths mean few programs."""
     size = _SMALLEST
     while size < length:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
-    return size if most is None else max(length, min(size, most))
+    return size if maximum is None else max(length, min(size, maximum))
 
 
 def batches_of_like_length(
-    lengths: Sequence[int], most: int, tokens_of_batch: int = TOKENS_OF_BATCH
+    lengths: Sequence[int], maximum: int, tokens_of_batch: int = TOKENS_OF_BATCH
 ) -> list[list[int]]:
-    """Positions of rows that run together: the longest first, at most `most` rows and `tokens_of_batch` tokens with their padding.
+    """Positions of rows that run together: the longest first, at most `maximum` rows and `tokens_of_batch` tokens with their padding.
 
     Attention of a batch takes rows times the square of the longest: one row of 3,000 tokens beside nine short ones took 6 GB.
     """
@@ -129,7 +129,7 @@ def batches_of_like_length(
     while order:
         fitting = tokens_of_batch // bucket(lengths[order[0]])
         # A power of two, as programs have it.
-        count = most if fitting >= most else 1 << max(0, fitting.bit_length() - 1)
+        count = maximum if fitting >= maximum else 1 << max(0, fitting.bit_length() - 1)
         parts.append(order[:count])
         order = order[count:]
     return parts

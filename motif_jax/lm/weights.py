@@ -209,11 +209,11 @@ def load(
     folder: str | Path,
     config: ModelConfig,
     dtype: Any = None,
-    place: Callable[[np.ndarray], Any] = np.asarray,
+    put: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Any:
     """Reads the parameters of a checkpoint folder, arrays of `dtype` (None: float32), one tensor at a time.
 
-    `place` puts a parameter where it stays, as `jax.device_put` does: the host then holds one tensor besides.
+    `put` puts a parameter where it stays, as `jax.device_put` does: the host then holds one tensor besides.
 
     Raises:
       UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that are not finite.
@@ -221,7 +221,7 @@ def load(
     tensors = open_tensors(folder)
     checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
     find = functools.partial(tensors.find, dtype=dtype or np.float32)
-    return collect(find, folder, config, dtype, place)
+    return collect(find, folder, config, dtype, put)
 
 
 def collect(
@@ -229,11 +229,11 @@ def collect(
     source: str | Path,
     config: ModelConfig,
     dtype: Any = None,
-    place: Callable[[np.ndarray], Any] = np.asarray,
+    put: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Any:
     """The parameters of a model from tensors under transformers' names; errors name `source`.
 
-    `find` has None for a missing tensor; `place` as in `load`.
+    `find` has None for a missing tensor; `put` as in `load`.
 
     Raises:
       UserError: tensors are missing, have another shape, or have numbers that are not finite; all of them are named.
@@ -256,7 +256,7 @@ def collect(
         del tensor  # while a table is put in its place, the host holds it once and not twice
         if not _is_finite(array):
             not_finite.append(entry.name)
-        flat[entry.path] = place(array)
+        flat[entry.path] = put(array)
     for names, problem in ((missing, "missing"), (not_finite, "damaged (NaN or infinite numbers)")):
         if names:
             distinct = list(dict.fromkeys(names))

@@ -52,7 +52,7 @@ class ModelAnnotator(chat.ChatAnnotator):
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         settings = config.model
-        place = Path(settings.model)
+        model_path = Path(settings.model)
         self._settings = settings
         self._is_on_cpu = jax.default_backend() == "cpu"
         self._dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype
@@ -61,13 +61,15 @@ class ModelAnnotator(chat.ChatAnnotator):
         identity = {
             "annotator": "model",
             "model": model_files.short_name(settings.model),
-            "revision": model_files.fingerprint(place if model_files.is_gguf(place) else self._path),
+            "revision": model_files.fingerprint(
+                model_path if model_files.is_gguf(model_path) else self._path
+            ),
             "dtype": self._dtype,
             "products": "float32" if self._is_on_cpu else self._dtype,
         }
         super().__init__(config, form, identity)
         self._scorer: NextToken | None = None
-        self._most_tokens: int | None = None
+        self._max_tokens: int | None = None
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
@@ -96,8 +98,8 @@ class ModelAnnotator(chat.ChatAnnotator):
                 f"config.model.model={self._settings.model}: a judge must be a decoder (Llama, Qwen, Gemma, GPT-2), "
                 f"this is a {loaded.model.config.architecture} model"
             )
-        self._most_tokens = loaded.model.config.max_length
-        rows = [self._tokens(self._prompt(*self._made_up(each))) for each in _PROBING_TEXTS]
+        self._max_tokens = loaded.model.config.max_length
+        rows = [self._tokens(self._prompt(*self._made_up(text))) for text in _PROBING_TEXTS]
         shared = rows[0][: next_token.shared_length(rows)]
         model, params = loaded.model, loaded.params
         if self._is_on_cpu:
@@ -107,20 +109,21 @@ class ModelAnnotator(chat.ChatAnnotator):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         for start in range(0, len(questions), _SORTED_TOGETHER):
             part = questions[start : start + _SORTED_TOGETHER]
-            yield from self._answers([self.open(each, start + place) for place, each in enumerate(part)])
+            positioned = enumerate(part, start=start)
+            yield from self._answers([self.open(question, position) for position, question in positioned])
             yield None
 
     def _answers(self, dialogues: Sequence[Conversation]) -> Iterator[tuple[int, Answer]]:
         assert self._scorer is not None
         rows = [self._tokens(self._render(dialogue.turns)) for dialogue in dialogues]
         fitting = []
-        for place, row in enumerate(rows):
-            if self._most_tokens is not None and len(row) > self._most_tokens:
-                yield dialogues[place].position, dialogues[place].answer(UNKNOWN, note=chat.TOO_LONG)
+        for index, row in enumerate(rows):
+            if self._max_tokens is not None and len(row) > self._max_tokens:
+                yield dialogues[index].position, dialogues[index].answer(UNKNOWN, note=chat.TOO_LONG)
             else:
-                fitting.append(place)
+                fitting.append(index)
         shared = self._scorer.shared
-        for chosen, log_probs in self._scorer([rows[place] for place in fitting]):
+        for chosen, log_probs in self._scorer([rows[index] for index in fitting]):
             for index, values in zip(chosen, log_probs, strict=True):
                 row, dialogue = rows[fitting[index]], dialogues[fitting[index]]
                 cached = len(shared) if row[: len(shared)] == shared else 0
@@ -185,10 +188,10 @@ def find_prefill(annotator: ModelAnnotator) -> Prefill:
 
 def _spellings(tokenizer: Tokenizer, words: Sequence[str]) -> list[set[int]]:
     """For each word the tokens whose text it is, whatever the case and the blanks round it."""
-    wanted = {word.lower(): place for place, word in enumerate(words)}
+    group_of_word = {word.lower(): number for number, word in enumerate(words)}
     groups: list[set[int]] = [set() for _ in words]
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
-        place = wanted.get(piece.strip().lower())
-        if place is not None:
-            groups[place].add(token)
+        number = group_of_word.get(piece.strip().lower())
+        if number is not None:
+            groups[number].add(token)
     return groups

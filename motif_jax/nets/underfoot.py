@@ -60,7 +60,8 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
 
     # In the order of `_Memory`.
     window, position, tile = jnp.split(memory, (WINDOW * WINDOW, MEMORY_SIZE - 1), axis=1)
-    final, tiles = jax.lax.scan(step, _Memory(window, position, tile), (windows, positions, first))
+    start = _Memory(window, position, tile)
+    final, tiles = jax.lax.scan(step, start, (windows, positions, first))
     return tiles.astype(jnp.int32), jnp.concatenate(final, axis=1)
 
 

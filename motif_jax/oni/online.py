@@ -228,14 +228,14 @@ class OnlineReward(RewardKind):
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint; the log has reached the disk when this returns."""
         with self._lock:
-            own = self.own_state()
+            kind_state = self.own_state()
             book = {
                 "length": self._log.length(),
                 "labels": self._labels,
                 "step": self.step,
                 "version": self.version,
                 "changed": self._changed,
-                "own": None if own is None else own[1],
+                "own": None if kind_state is None else kind_state[1],
                 "source": self.source.state(),
             }
             columns = self.stats.columns()
@@ -243,8 +243,8 @@ class OnlineReward(RewardKind):
         self._log.sync()
         packed = np.frombuffer(json.dumps(book).encode(), np.uint8)
         state: dict[str, Any] = {"book": packed, "met": MessageStats.pack(columns)}
-        if own is not None:
-            state["own"] = own[0]
+        if kind_state is not None:
+            state["own"] = kind_state[0]
         return state
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -206,8 +206,8 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
     architecture, members = architecture_of_run(config)
     # Imports from the published system do not have the texts that were seen.
     stats = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
-    own = book["own"] or {}
-    mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
+    kind_state = book["own"] or {}
+    mean, variance, _ = kind_state.get("moments", (0.0, 1.0, 0.0))
     statistics = {
         "mean": mean,
         "variance": variance,
@@ -224,13 +224,13 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
         folder=folder,
         step=step,
         network=RewardNetwork(architecture),
-        params=state["own"]["params"] if own else {},
+        params=state["own"]["params"] if kind_state else {},
         members=members,
         statistics=statistics,
         config=dict(config),
         curve=[],
         labels={label.items[0]: (label.label, label.probability) for label in log if len(label.items) == 1},
-        taken=own.get("taken", 0),
+        taken=kind_state.get("taken", 0),
         # A text has the count 0 where it was named by a label, but shown by no batch before the checkpoint.
         met={text: count for text, count in counts if count},
         earned=dict(zip(stats.texts, stats.earned.tolist(), strict=False)),

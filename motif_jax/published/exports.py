@@ -92,7 +92,7 @@ def write_language_agent(
 ) -> None:
     """Writes an agent into an empty folder, with the tokenizer of the folder `source`; the card says what it `learned`."""
     settings = network.model.config
-    whole, _ = network.adaptation.whole(params, {})
+    merged, _ = network.adaptation.merged_params(params, {})
     for name in folders.TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
@@ -104,7 +104,7 @@ def write_language_agent(
         exported.write_tensors(folder / named[name], {"heads": {name: params["heads"][name]}}, about)
     longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
     generation = {"do_sample": False, "max_new_tokens": longest}
-    exported.write(folder, settings, whole, generation, _language_card(network, learned))
+    exported.write(folder, settings, merged, generation, _language_card(network, learned))
 
 
 def _language_card(network: LanguageAgent, learned: str) -> str:

@@ -74,9 +74,11 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
     evaluation_of_training: dict[tuple[str, str, Path], Path] = {}
     for method, folders in methods.items():
         for folder in folders:
-            other_method, first_path = first_uses.setdefault(folder.resolve(), (method, folder))
-            if first_path is not folder:
+            location = folder.resolve()
+            if location in first_uses:
+                other_method, first_path = first_uses[location]
                 raise _counted_twice(method, folder, other_method, first_path)
+            first_uses[location] = (method, folder)
             kind = _kind(folder)
             if kind == "run":
                 runs.append(folder)

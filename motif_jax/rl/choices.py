@@ -20,7 +20,7 @@ NETWORKS = Registry(
         LANGUAGE: "motif_jax.glam.network_kinds:LanguageNetworkKind",
         DRRN: "motif_jax.glam.network_kinds:DrrnNetworkKind",
     },
-    own="",
+    custom="",
 )
 NETWORK_SECTIONS = Registry(
     "network.kind",
@@ -29,7 +29,7 @@ NETWORK_SECTIONS = Registry(
         LANGUAGE: "motif_jax.glam.config:LanguagePolicy",
         DRRN: "motif_jax.glam.config:DrrnPolicy",
     },
-    own="",
+    custom="",
 )
 
 APPO = "appo"
@@ -65,7 +65,7 @@ REWARDS = Registry(
         "ranking": "motif_jax.oni.ranking:RankingReward",
     },
     base="motif_jax.rl.intrinsic:RewardKind",
-    own="module:Class of a subclass of RewardKind",
+    custom="module:Class of a subclass of RewardKind",
 )
 # Of rewards that are learned while the agent plays; the others have `rl/config.py:AgentReward`.
 _LEARNED = "motif_jax.oni.config:LearnedReward"

@@ -190,10 +190,10 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     kind = config.get("reward", {}).get("kind")
     for name, section in choices.LABEL_SECTIONS.items():
         if name in config or kind in choices.REWARD_SECTIONS or entry_points.is_entry_point(kind):
-            sections[name] = _read(entry_points.own(name, section), config.get(name, {}), "kind")
+            sections[name] = _read(entry_points.load_packaged(name, section), config.get(name, {}), "kind")
     if config.get("probes") is not None:
         sections["probes"] = schema.read_section(
-            entry_points.own("probes", choices.PROBES_SECTION), config["probes"]
+            entry_points.load_packaged("probes", choices.PROBES_SECTION), config["probes"]
         )
     return schema.read_section(AgentConfig, config, **sections)
 
@@ -222,7 +222,7 @@ def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
     section_name = choices.REWARD_SECTIONS.get(str(section.get("kind")))
     if section_name is None:
         return _read(AgentReward, section, "kind")
-    return _read(entry_points.own("reward.kind", section_name), section, "kind")
+    return _read(entry_points.load_packaged("reward.kind", section_name), section, "kind")
 
 
 def _read(cls: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:

@@ -51,4 +51,4 @@ class TrainingHook:
 def hooks_of(config: AgentConfig) -> list[type[TrainingHook]]:
     """The additions that the config turns on."""
     turned_on = [key for key in choices.HOOKS if getattr(config, key) not in (None, False)]
-    return [entry_points.own(key, choices.HOOKS[key]) for key in turned_on]
+    return [entry_points.load_packaged(key, choices.HOOKS[key]) for key in turned_on]

@@ -48,7 +48,7 @@ def test_the_published_order_of_steps_is_that_of_the_file() -> None:
 
 
 def test_held_out_steps_fill_a_batch_with_empty_rows() -> None:
-    (batch,) = cloning_batches(unshuffled=False).whole(99)
+    (batch,) = cloning_batches(unshuffled=False).all_batches(99)
 
     assert batch.prompts.tolist() == [PROMPTS[3], [-1] * 4]
     assert batch.actions.tolist() == [8, 0]

@@ -29,7 +29,7 @@ class HeldOut(NamedTuple):
 
     batches: Sequence[implicit_q.TextBatch]
 
-    def whole(self, max_batches: int) -> Sequence[implicit_q.TextBatch]:
+    def all_batches(self, max_batches: int) -> Sequence[implicit_q.TextBatch]:
         return self.batches[:max_batches]
 
 

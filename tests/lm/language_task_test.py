@@ -35,7 +35,7 @@ class Batches:
     def __init__(self, held_out: list[Any]) -> None:
         self._held_out = [np.array(batch, np.float32) for batch in held_out]
 
-    def whole(self, max_batches: int) -> list[np.ndarray]:
+    def all_batches(self, max_batches: int) -> list[np.ndarray]:
         return self._held_out[:max_batches]
 
     def batches(self, first: int, count: int) -> np.ndarray:

@@ -94,7 +94,7 @@ def test_a_frozen_base_and_additions_merge_into_one_model(loaded: Any, base: str
     addition = learned["additions"]["decoder/block_1/attention/query"]
     addition["b"] = np.ones_like(addition["b"])
 
-    merged, head = adaptation.whole(learned, frozen)
+    merged, head = adaptation.merged_params(learned, frozen)
 
     expected = jax.tree.map(np.copy, params)
     expected["decoder"]["block_1"]["attention"]["query"]["kernel"] += 3 * addition["a"] @ addition["b"]

@@ -57,10 +57,10 @@ def test_each_prompt_keeps_a_token_of_its_own() -> None:
 
 
 def test_batches_hold_prompts_of_like_length() -> None:
-    parts = next_token.batches([3, 30, 5, 31, 9], most=2)
+    parts = next_token.batches([3, 30, 5, 31, 9], maximum=2)
     assert parts == [([3, 1], 32), ([4, 2], 16), ([0], 8)]
 
 
 def test_long_prompts_run_in_small_batches() -> None:
-    parts = next_token.batches([3000, 3000, 100, 100], most=32, tokens_of_batch=4096)
+    parts = next_token.batches([3000, 3000, 100, 100], maximum=32, tokens_of_batch=4096)
     assert [part.positions for part in parts] == [[0], [1], [2, 3]]

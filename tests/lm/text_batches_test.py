@@ -54,7 +54,7 @@ def test_a_window_leaves_room_for_what_its_objective_adds(
 
 def test_measured_windows_are_the_text_from_its_beginning(texts: TokensDataset) -> None:
     tokens = []
-    for batch in windows(texts, "causal").whole(99):
+    for batch in windows(texts, "causal").all_batches(99):
         for row, targets, weights in zip(batch.tokens, batch.targets, batch.weights, strict=True):
             if weights.any():
                 tokens += [int(row[0]), *targets.tolist()]
@@ -130,5 +130,5 @@ def test_tokens_of_a_prompt_are_not_predicted(prompted: TokensDataset) -> None:
 def test_all_items_are_measured_in_as_many_batches_as_allowed(prompted: TokensDataset) -> None:
     batches = ItemBatches(prompted, TextRows("causal", "items", 12, SPECIAL), 2, seed=5, group=2)
 
-    assert len(batches.whole(99)) == -(-len(LENGTHS) // 2)
-    assert len(batches.whole(2)) == 2
+    assert len(batches.all_batches(99)) == -(-len(LENGTHS) // 2)
+    assert len(batches.all_batches(2)) == 2

@@ -109,7 +109,8 @@ class TrainingLoop:
             if step < epoch_end:
                 # The first host's clock decides whether to save.
                 due = self.hosts.is_first and self.files.save_is_due()
-                stops, saves = self.hosts.sum([int(self.stop.requested), int(due)])
+                requests = [int(self.stop.requested), int(due)]
+                stops, saves = self.hosts.sum(requests)
                 if stops or saves:
                     self._read_all()
                     self.files.save_position(self.carry.state, self.position)

@@ -134,9 +134,9 @@ class CandidateBatches:
             candidates.append(self._of(batch, "train", step, sums=self._sums and in_first_pass))
         return batches._replace(candidates=stacked(candidates))
 
-    def whole(self, max_batches: int) -> list[TextBatch]:
+    def all_batches(self, max_batches: int) -> list[TextBatch]:
         """See `BucketBatches.whole`; fewer batches after a request to stop."""
-        batches = self._inner.whole(max_batches)
+        batches = self._inner.all_batches(max_batches)
         with_candidates = []
         with Progress(len(batches), "batches", "propose") as progress:
             for number, batch in enumerate(batches):

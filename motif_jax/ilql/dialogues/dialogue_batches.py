@@ -209,7 +209,7 @@ class StreamBatches:
                 items.append(self._layout.cut(item))
         return items
 
-    def whole(self, max_batches: int) -> list[TextBatch]:
+    def all_batches(self, max_batches: int) -> list[TextBatch]:
         """The batches of the first `max_batches` steps, for a measurement."""
         return [jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(max_batches)]
 

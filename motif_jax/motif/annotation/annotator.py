@@ -26,7 +26,7 @@ ANNOTATORS = Registry(
         "model": "motif_jax.motif.model_judge:ModelAnnotator",
     },
     base="motif_jax.motif.annotation.annotator:Annotator",
-    own="module:Class for one of your own",
+    custom="module:Class for one of your own",
 )
 # The value of a key that each annotator chooses for itself, see `with_annotator_defaults`.
 AUTO = "auto"

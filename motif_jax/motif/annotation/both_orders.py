@@ -27,7 +27,7 @@ class BothOrders(Annotator):
         self.questions_at_once = annotator.questions_at_once
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
-        reversed_pairs = [dataclasses.replace(each, items=each.items[::-1]) for each in questions]
+        reversed_pairs = [dataclasses.replace(question, items=question.items[::-1]) for question in questions]
         waiting: dict[int, Answer] = {}
         count = len(questions)
         for answered in self._annotator.annotate([*questions, *reversed_pairs]):
@@ -71,7 +71,7 @@ def averaged(answer: Answer, turned: Answer) -> Answer:
     mean = labels.mean_probabilities(np.stack([forward, reverse])[:, None])
     label = int(labels.most_probable(mean)[0])
     tokens = tuple(map(sum, zip(answer.tokens, turned.tokens, strict=True)))
-    known_masses = [each.mass for each in (answer, turned) if each.mass is not None]
+    known_masses = [one.mass for one in (answer, turned) if one.mass is not None]
     return Answer(
         label,
         None if label == UNKNOWN else tuple(map(float, mean[0])),

@@ -41,11 +41,11 @@ def read(name: str) -> list[ProbePair]:
     if not path.is_file():
         raise UserError(f"config.probe_pairs={name}: must be one of {', '.join(built_in())}, or a JSON file")
     values = read_json(path, "restore it from a copy", kind=list)
-    pairs = [each for each in values if isinstance(each, dict) and set(each) == {"better", "worse"}]
-    texts = [text for each in pairs for text in each.values()]
+    pairs = [entry for entry in values if isinstance(entry, dict) and set(entry) == {"better", "worse"}]
+    texts = [text for entry in pairs for text in entry.values()]
     if not pairs or len(pairs) != len(values) or not all(isinstance(text, str) for text in texts):
         raise UserError(f'{path}: must be a list of {{"better": TEXT, "worse": TEXT}}')
-    return [ProbePair(each["better"], each["worse"]) for each in pairs]
+    return [ProbePair(entry["better"], entry["worse"]) for entry in pairs]
 
 
 def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any]:

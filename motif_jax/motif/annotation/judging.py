@@ -54,8 +54,8 @@ def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
     return figures | ({"mass": sum(masses) / len(masses)} if masses else {})
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+def _share(count: int, total: int) -> float:
+    return count / total if total else math.nan
 
 
 def median_log_odds(answers: Iterable[StoredAnswer | None]) -> float:
@@ -63,7 +63,7 @@ def median_log_odds(answers: Iterable[StoredAnswer | None]) -> float:
 
     Where the order of each pair is drawn, or both are asked, the texts themselves add nothing to it.
     """
-    odds = [_log_odds(each.probabilities) for each in answers if each is not None and _is_soft(each)]
+    odds = [_log_odds(answer.probabilities) for answer in answers if answer is not None and _is_soft(answer)]
     return float(np.median(odds)) if odds else 0.0
 
 
@@ -124,17 +124,20 @@ def rank_captions(pairs: Iterable[tuple[str, str]], probabilities: np.ndarray) -
             wins[caption] = wins.get(caption, 0.0) + float(won + p[TIE] / 2)
             counts[caption] = counts.get(caption, 0) + 1
     order = sorted(wins, key=lambda caption: (-(wins[caption] + 1) / (counts[caption] + 2), caption))
-    return [RankedCaption(each, wins[each] / counts[each], counts[each]) for each in order]
+    return [RankedCaption(caption, wins[caption] / counts[caption], counts[caption]) for caption in order]
 
 
-def describe_order(ranked: Sequence[RankedCaption], most: int = 5) -> str:
+def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
     """Two lines: the captions that win most of their comparisons, and those that win least."""
-    best, worst = ranked[:most], ranked[-most:][::-1]
+    best = ranked[:count]
+    worst = ranked[-count:][::-1]
 
-    def shown(captions: Sequence[RankedCaption]) -> str:
-        return ", ".join(f"{each.caption!r} {each.share:.2f} of {each.comparisons:,}" for each in captions)
+    def listed(captions: Sequence[RankedCaption]) -> str:
+        return ", ".join(
+            f"{ranked.caption!r} {ranked.share:.2f} of {ranked.comparisons:,}" for ranked in captions
+        )
 
-    return f"wins most: {shown(best)}\nwins least: {shown(worst)}"
+    return f"wins most: {listed(best)}\nwins least: {listed(worst)}"
 
 
 def advice(figures: Mapping[str, float], consistent: float | None = None) -> str:
@@ -187,7 +190,9 @@ def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None])
     """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order."""
     if questions.asked.shape[1] == 1:
         return None
-    verdicts = np.array([UNKNOWN if each is None else each.label for each in answers] + [UNKNOWN], np.int8)
+    verdicts = np.array(
+        [UNKNOWN if answer is None else answer.label for answer in answers] + [UNKNOWN], np.int8
+    )
     asked = questions.asked[questions.asked[:, 0] >= 0]
     return label_math.position_bias(verdicts[asked[:, 0]], verdicts[asked[:, 1]])["consistent"]
 

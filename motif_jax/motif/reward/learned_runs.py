@@ -17,7 +17,7 @@ LABELS = "labels.jsonl"
 
 def reader() -> Any:
     """The class that reads such runs (`oni/online_model.py:OnlineRuns`)."""
-    return entry_points.own("reward.dir", _READER)
+    return entry_points.load_packaged("reward.dir", _READER)
 
 
 def reader_of(config: Mapping[str, Any]) -> Any | None:

@@ -106,7 +106,9 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts]
     """Gives what a function says on each of so many hosts, which are threads; of a UserError its text."""
 
     def run(count: int, work: Callable[[Hosts], Any]) -> list[Any]:
-        values, barrier, thread = [np.zeros(0)] * count, threading.Barrier(count), threading.local()
+        values = [np.zeros(0)] * count
+        barrier = threading.Barrier(count)
+        thread = threading.local()
 
         def gathered(value: Any) -> np.ndarray:
             values[thread.index] = np.asarray(value)

@@ -60,7 +60,8 @@ def test_accelerators(platforms: Any, plugins: str, named: Any, possible: bool, 
 
 
 def test_the_heap_is_set_to_return_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    library, calls = Mock(), [call.mallopt(-4, 0), call.mallopt(-1, 2**31 - 1), call.mallopt(-8, 1)]
+    library = Mock()
+    calls = [call.mallopt(-4, 0), call.mallopt(-1, 2**31 - 1), call.mallopt(-8, 1)]
     monkeypatch.setattr(memory.ctypes, "CDLL", {None: library}.get)
     for name, answers, works in (("glibc", (1, 1), True), ("glibc", (1, 0), False), ("musl", (1, 1), False)):
         monkeypatch.setattr(memory.platform, "libc_ver", lambda name=name: (name, "2"))

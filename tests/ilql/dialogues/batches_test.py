@@ -58,25 +58,25 @@ def test_every_chosen_dialogue_comes_once_a_pass(dialogues: TokensDataset, max_l
 
 @pytest.mark.parametrize("by_utterance", [False, True])
 def test_all_chosen_dialogues_are_measured(dialogues: TokensDataset, by_utterance: bool) -> None:
-    whole = batches_of(dialogues, ItemLayout(PAD, by_utterance)).whole(99)
+    whole = batches_of(dialogues, ItemLayout(PAD, by_utterance)).all_batches(99)
 
     rows = [row for batch in whole for row in rows_of(batch)]
     assert sorted(rows) == sorted(tuple(dialogues.item(number).tolist()) for number in CHOSEN)
 
 
 def test_a_measurement_may_be_limited(dialogues: TokensDataset) -> None:
-    assert len(batches_of(dialogues, ItemLayout(PAD)).whole(2)) == 2
+    assert len(batches_of(dialogues, ItemLayout(PAD)).all_batches(2)) == 2
 
 
 @pytest.mark.parametrize("by_utterance", [False, True])
 def test_a_batch_has_the_rewards_of_its_dialogues(dialogues: TokensDataset, by_utterance: bool) -> None:
-    for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance)).whole(99):
+    for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance)).all_batches(99):
         paid = np.where(batch.live, batch.rewards, 0).sum(axis=1)
         np.testing.assert_allclose(paid, batch.returns, rtol=1e-6)
 
 
 def test_an_empty_row_has_no_live_action(dialogues: TokensDataset) -> None:
-    last = batches_of(dialogues, ItemLayout(PAD)).whole(99)[-1]
+    last = batches_of(dialogues, ItemLayout(PAD)).all_batches(99)[-1]
 
     empty = ~last.valid.any(axis=1)
     assert empty.sum() == 1

@@ -84,7 +84,7 @@ class Repeated:
     def batches(self, first: int, count: int) -> TextBatch:
         return jax.tree.map(lambda leaf: np.stack([leaf] * count), self._batch)
 
-    def whole(self, max_batches: int) -> list[TextBatch]:
+    def all_batches(self, max_batches: int) -> list[TextBatch]:
         return [self._batch] * max_batches
 
 
@@ -143,7 +143,7 @@ def test_published_states_are_sums_in_the_first_pass() -> None:
 def test_a_stop_ends_the_proposals_of_a_measurement() -> None:
     stops = iter([False, True])
 
-    batches = with_candidates(sums=True, stopped=lambda: next(stops)).whole(5)
+    batches = with_candidates(sums=True, stopped=lambda: next(stops)).all_batches(5)
 
     (batch,) = batches
     means = with_candidates().batches(1, 1).candidates

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent.decoding import TokenFacts
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.evaluation.text_episodes import DialogueObservation, TextAction
@@ -43,7 +44,7 @@ class HostileTask(TextTask):
         return HostileEnvironment()
 
     def policy(self, name: str) -> TextPolicy:
-        raise NotImplementedError
+        raise UserError(f"there is no policy {name}: the terminal plays")
 
 
 class HostileActor:
