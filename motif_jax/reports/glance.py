@@ -91,7 +91,8 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
         column = data.reward_validation.get("validation_accs")
         if column is None or not len(column) or np.isnan(column[-1]):
             return []
-        note = f"pairs without ties, after {len(column) - 1} epochs"
+        epochs = len(column) - 1
+        note = f"pairs without ties, after {epochs} {'epoch' if epochs == 1 else 'epochs'}"
         return [("validation accuracy", f"{100 * column[-1]:.1f} %", note)]
     parts = (
         ("validation", "validation accuracy", "pairs without ties"),

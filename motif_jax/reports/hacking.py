@@ -61,7 +61,7 @@ class Verdict(NamedTuple):
     @property
     def risen(self) -> str:
         """The measures of progress that rise, in words; '' if none does."""
-        return f"{', '.join(self.rising)} {_verb('rise', self.rising)}" if self.rising else ""
+        return f"progress rises in {', '.join(self.rising)}" if self.rising else ""
 
 
 def change(

@@ -104,7 +104,7 @@ def test_a_warning_names_the_progress_that_rises_too() -> None:
 
     assert kind == "bad"
     assert "progress in part only" in text
-    assert text.endswith("dungeon level falls from random to agent, while kills 1.50 to 5.50 rises.")
+    assert text.endswith("dungeon level falls from random to agent, while progress rises in kills 1.50 to 5.50.")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_run_without_a_summary_has_the_last_accuracy_of_its_csv_file() -> None
     of_finite = RunData("t", reward_validation={"validation_accs": np.array([0.5, 0.755])})
     of_ties = RunData("t", reward_validation={"validation_accs": np.array([0.5, np.nan])})
 
-    assert facts(of_finite) == [("validation accuracy", "75.5 %", "pairs without ties, after 1 epochs")]
+    assert facts(of_finite) == [("validation accuracy", "75.5 %", "pairs without ties, after 1 epoch")]
     assert facts(of_ties) == []
 
 

@@ -125,7 +125,8 @@ def history(
 def facts(reward: RewardModel) -> Sequence[tuple[str, str, str]]:
     """Rows (label, value, note) about a model, for reports."""
     last: dict[str, Any] = reward.curve[-1] if reward.curve else {}
-    rows = [("evaluation", str(reward.step), f"{reward.members} network(s)")]
+    networks = "1 network" if reward.members == 1 else f"{reward.members} networks"
+    rows = [("evaluation", str(reward.step), networks)]
     groups = {"accuracy without ties": "validation", "with new messages only": "validation_unseen"}
     for label, group in groups.items():
         pairs = last.get(f"{group}/accuracy_pairs")
