@@ -21,7 +21,6 @@ from motif_jax import lm
 from motif_jax.benchmarks import _language, _torch_judge, result
 from motif_jax.core import config as checks
 from motif_jax.lm import config as configs
-from motif_jax.lm import wide_products
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.next_token import NextToken
 
@@ -50,7 +49,7 @@ _VERDICTS = ([3], [4], [5])
 def options() -> ConfigDict:
     """A model or a shape, numbers of tokens that all prompts share and that differ, questions of a repeat, questions at a time.
 
-    `dtype` is that of the weights, as `config.model.dtype` of the annotator.
+    `dtype` is that of weights and computation, as `config.model.dtype` of the annotator.
     """
     return ConfigDict(
         {
@@ -84,10 +83,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rows = [shared + rng.integers(6, 64, chosen.own_tokens).tolist() for _ in range(chosen.questions)]
     other = None
     if chosen.torch:
-        # Before our side uses the parameters up.
         other = _torch_judge.TorchJudge(model.config, params, _VERDICTS, shared, chosen.batch).answering(rows)
-    if jax.default_backend() == "cpu":  # as the annotator does
-        model, params = wide_products.multiplied_in_float32(model, params)
     calls = {"shared": answering(NextToken(model, params, _VERDICTS, shared, chosen.batch), rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

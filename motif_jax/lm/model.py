@@ -98,7 +98,7 @@ class LanguageModel:
         return block_stack.unstacked(fresh_params.stacked(self.network, key))
 
     def prepared(self, params: Any) -> Any:
-        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype` or smaller.
+        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype`.
 
         Every method does it by itself. Whoever calls several, or calls one in a loop, does it once before.
         """
@@ -108,9 +108,7 @@ class LanguageModel:
 
         def in_dtype(path: Sequence[Any], leaf: Any) -> Any:
             is_kernel = path[-1].key == "kernel" and block_stack.is_stacked(path)
-            # One that is smaller stays so until its layer runs: all together would be twice as large.
-            is_smaller = leaf.dtype.itemsize < jnp.dtype(self.dtype).itemsize
-            return leaf.astype(self.dtype) if is_kernel and not is_smaller else leaf
+            return leaf.astype(self.dtype) if is_kernel else leaf
 
         return jax.tree.map_with_path(in_dtype, block_stack.stacked(params))
 

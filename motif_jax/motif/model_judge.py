@@ -19,7 +19,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import hub
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.lm import chat_template, next_token, text, wide_products
+from motif_jax.lm import chat_template, next_token, text
 from motif_jax.lm.next_token import NextToken
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.annotation import chat, model_files
@@ -54,8 +54,9 @@ class ModelAnnotator(chat.ChatAnnotator):
         settings = config.model
         model_path = Path(settings.model)
         self._settings = settings
-        self._is_on_cpu = jax.default_backend() == "cpu"
-        self._dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype
+        self._dtype = settings.dtype
+        if self._dtype == "auto":
+            self._dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         # A model that the hub names is fetched here: its files are part of the identity.
         self._path = text.fetch(settings.model, "model.model")
         identity = {
@@ -65,7 +66,6 @@ class ModelAnnotator(chat.ChatAnnotator):
                 model_path if model_files.is_gguf(model_path) else self._path
             ),
             "dtype": self._dtype,
-            "products": "float32" if self._is_on_cpu else self._dtype,
         }
         super().__init__(config, form, identity)
         self._scorer: NextToken | None = None
@@ -101,10 +101,9 @@ class ModelAnnotator(chat.ChatAnnotator):
         self._max_tokens = loaded.model.config.max_length
         rows = [self._tokens(self._prompt(*self._made_up(text))) for text in _PROBING_TEXTS]
         shared = rows[0][: next_token.shared_length(rows)]
-        model, params = loaded.model, loaded.params
-        if self._is_on_cpu:
-            model, params = wide_products.multiplied_in_float32(model, params)
-        self._scorer = NextToken(model, params, self._prefill.tokens, shared, self._settings.batch)
+        self._scorer = NextToken(
+            loaded.model, loaded.params, self._prefill.tokens, shared, self._settings.batch
+        )
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         for start in range(0, len(questions), _SORTED_TOGETHER):

@@ -131,10 +131,10 @@ class VllmEngine:
 class ModelJudge:
     """A language model in this process."""
 
-    model: str = plain_key("", "folder, hub name, or GGUF file of a Llama, Qwen2 or GPT-2 model")
+    model: str = plain_key("", "folder, hub name, or GGUF file of a Llama, Qwen, Gemma 3 or GPT-2 model")
     dtype: str = one_of(
         ("auto", "float32", "bfloat16"),
-        "of the weights, and on a GPU of the computation; a CPU computes in float32. auto: bfloat16",
+        "dtype of the weights and of the computation. auto: bfloat16 on a GPU; float32 on a CPU, which computes no faster in bfloat16",
     )
     batch: int = positive(32, "questions that run at a time at most")
 
