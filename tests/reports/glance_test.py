@@ -104,7 +104,9 @@ def test_a_warning_names_the_progress_that_rises_too() -> None:
 
     assert kind == "bad"
     assert "progress in part only" in text
-    assert text.endswith("dungeon level falls from random to agent, while progress rises in kills 1.50 to 5.50.")
+    assert text.endswith(
+        "dungeon level falls from random to agent, while progress rises in kills 1.50 to 5.50."
+    )
 
 
 @pytest.fixture
