@@ -33,6 +33,7 @@ from motif_jax.reports import (
 )
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData, read_reward_summary
+from motif_jax.rl import paid_texts
 
 _TOKENS = "tokens.html"
 STAGES = {
@@ -170,6 +171,7 @@ def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
         data.metrics = metric_files.read_metrics(config.agent.dir)
         data.learned = reward_values.read_learned(Path(config.agent.dir))
         data.episodes = metric_files.read_episodes(config.agent.dir)
+        data.paid_rows = list(paid_texts.read(Path(config.agent.dir)))
         data.probes = probes.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
