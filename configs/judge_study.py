@@ -13,10 +13,9 @@ The claims were written down before the first of the seeds 11 to 13 was run with
 the page: a judge whose two orders agree on fewer than 60 % of its questions gives no agent that succeeds more often than `coin`'s.
 
 Variants:
-  (none)       DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
-  keycorridor  KeyCorridorS3R3, 1,000,000 steps, as configs/minigrid_study.py.
-  multiroom    MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
-  keyroom      MiniHack KeyRoom-S5, the same.
+  (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
+  multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
+  keyroom    MiniHack KeyRoom-S5, the same.
 """
 
 from __future__ import annotations
@@ -60,22 +59,8 @@ def _methods(models: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _level(level: str, collect: str, training: str, lexicon: str, second_measure: str) -> dict[str, Any]:
-    """The study of a level that random labels are not expected to teach."""
-    return {
-        "rows": f"docs/studies/judges_{level}.jsonl",
-        "prepare": _prepare(level, collect, _MODELS, lexicon),
-        "training": training,
-        "methods": _methods(_MODELS),
-        "tables": {level: ",".join(_methods(_MODELS))},
-        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > lexicon - 0.1: success; qwen15 > qwen05 - 0.1: success",
-        "lexicon.file": lexicon,
-        "measures": f"success,{second_measure}",
-    }
-
-
 def _minihack(level: str, name: str) -> dict[str, Any]:
-    """As configs/minihack_study.py trains."""
+    """The study of a level that random labels are not expected to teach; trained as in configs/minihack_study.py."""
     environment = f"--config.environment.name=MiniHack-{name}-v0"
     collect = (
         f"configs/collect.py {environment} --config.policy=random --config.num_pairs=3000 --config.start_share=0.5 "
@@ -87,7 +72,16 @@ def _minihack(level: str, name: str) -> dict[str, Any]:
         "--config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=10 "
         "--config.algorithm.advantage_scale=returns --config.algorithm.value_normalisation=running"
     )
-    return _level(level, collect, training, "minihack.yaml", "scout")
+    return {
+        "rows": f"docs/studies/judges_{level}.jsonl",
+        "prepare": _prepare(level, collect, _MODELS, "minihack.yaml"),
+        "training": training,
+        "methods": _methods(_MODELS),
+        "tables": {level: ",".join(_methods(_MODELS))},
+        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > lexicon - 0.1: success; qwen15 > qwen05 - 0.1: success",
+        "lexicon.file": "minihack.yaml",
+        "measures": "success,scout",
+    }
 
 
 _DOORKEY_MODELS = (*_MODELS, "qwen15_long")
@@ -107,13 +101,6 @@ BASE = {
 }
 VARIANTS = {
     "": {},
-    "keycorridor": _level(
-        "keycorridor",
-        "configs/collect.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R1-v0 --config.num_pairs=6000",
-        "configs/train_agent.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R3-v0 --config.train_for_env_steps=1000000",
-        "minigrid.yaml",
-        "through_door",
-    ),
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
     "keyroom": _minihack("keyroom", "KeyRoom-S5"),
 }
