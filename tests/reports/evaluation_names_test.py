@@ -10,7 +10,7 @@ PLAN = {"policy": "runs/b", "checkpoint": 3}
 
 
 @pytest.mark.parametrize(
-    ("taken", "name"), [({"agent"}, "b"), ({"agent", "b"}, "b 2"), ({"b", "b 2"}, "b 3")]
+    ("taken", "name"), [({"agent"}, "b"), ({"agent", "b"}, "b 2"), ({"agent", "b", "b 2"}, "b 3")]
 )
 def test_a_name_that_is_taken_gets_a_number(taken: set[str], name: str) -> None:
     assert report.evaluation_name(PLAN, taken) == name
