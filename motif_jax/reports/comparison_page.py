@@ -205,9 +205,8 @@ def _sentence(finding: Finding) -> str:
     claim = finding.claim
     gap = finding.difference
     verb = "has more" if finding.holds else "is not shown to have more"
-    margin = f" + {claim.margin:g}" if claim.margin else ""
     return (
-        f"{claim.more} {verb} {measure(claim.measure).title} than {claim.less}{margin}: {gap.value:+.3g} a game, 95 % interval "
+        f"{claim.more} {verb} {measure(claim.measure).title} than {claim.other_side}: {gap.value:+.3g} a game, 95 % interval "
         f"{format_interval(gap)} over {format_pairs(gap)}."
     )
 

@@ -21,7 +21,7 @@ from motif_jax.motif.annotation.chat_client import (
     is_address,
     retry_after,
 )
-from motif_jax.motif.annotation.replies import Rubbish
+from motif_jax.motif.annotation.replies import MalformedReplyError
 
 REPLY = b'{"choices": []}'
 
@@ -143,13 +143,13 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch)
         pytest.param(lambda connection: None, NoConnectionError, id="closed"),
         pytest.param(sent(b"HTTP/1.1 200 OK\r\nContent-Le"), NoConnectionError, id="head cut off"),
         pytest.param(answer(REPLY, length=1000), NoConnectionError, id="body cut off"),
-        pytest.param(sent(b"SSH-2.0-OpenSSH_9\r\n\r\n"), Rubbish, id="no HTTP"),
-        pytest.param(answer(b"<html>It works!</html>"), Rubbish, id="HTML"),
-        pytest.param(answer(b"[" * 100_000), Rubbish, id="deep"),
+        pytest.param(sent(b"SSH-2.0-OpenSSH_9\r\n\r\n"), MalformedReplyError, id="no HTTP"),
+        pytest.param(answer(b"<html>It works!</html>"), MalformedReplyError, id="HTML"),
+        pytest.param(answer(b"[" * 100_000), MalformedReplyError, id="deep"),
         # What is no HTTP may have been cut off in the middle of a key.
-        pytest.param(sent(b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n"), Rubbish, id="long header"),
-        pytest.param(sent(b"HTTP/1.1 sk-1\r\n\r\n"), Rubbish, id="no status"),
-        pytest.param(sent(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n"), (Rubbish, NoConnectionError), id="no chunk"),
+        pytest.param(sent(b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n"), MalformedReplyError, id="long header"),
+        pytest.param(sent(b"HTTP/1.1 sk-1\r\n\r\n"), MalformedReplyError, id="no status"),
+        pytest.param(sent(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n"), (MalformedReplyError, NoConnectionError), id="no chunk"),
     ],
 )  # fmt: skip
 def test_what_is_no_reply_is_named_and_not_quoted(listen, behave, fault):
@@ -166,7 +166,7 @@ def test_a_reply_without_an_end_is_cut_off(listen):
         while True:
             connection.sendall(b"10000\r\n%b\r\n" % (b" " * (1 << 16)))
 
-    with pytest.raises(Rubbish, match="more than 4194304 bytes"):
+    with pytest.raises(MalformedReplyError, match="more than 4194304 bytes"):
         complete(f"http://{listen(behave).address}/v1")
 
 
