@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from motif_jax.lm import caches
-from motif_jax.lm.attention import relative_buckets, rotate, rotation
+from motif_jax.lm.attention import Keys, attend, causal, mask_bias, relative_buckets, rotate, rotation
 from motif_jax.lm.layer_positions import Rotary
 from motif_jax.lm.layers import KeyValues
 from motif_jax.lm.model import Cache
@@ -88,3 +88,27 @@ def test_caches_grow_shrink_and_change_places() -> None:
     prompt = caches.as_prompt(picked)
     assert prompt.length.tolist() == [1, 2]
     assert prompt.keys[0].keys[:, 0, :, 0].tolist() == [[20, 21], [12, 13]]
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_a_head_attends_to_the_shared_and_its_own_keys_with_one_softmax(key_heads: int) -> None:
+    draws = np.random.default_rng(0)
+    batch, branches, tokens, heads, width, shared_tokens = 2, 3, 4, 4, 5, 6
+    query = draws.normal(size=(batch, branches, tokens, heads, width)).astype(np.float32)
+    shared = draws.normal(size=(2, batch, key_heads, shared_tokens, width)).astype(np.float32)
+    own = draws.normal(size=(2, batch, branches, key_heads, tokens, width)).astype(np.float32)
+    no_bias = jnp.zeros((1, 1, 1, 1, shared_tokens))
+    segments = [
+        Keys(*map(jnp.asarray, shared), no_bias),
+        Keys(*map(jnp.asarray, own), mask_bias(causal(tokens))),
+    ]
+
+    values = attend(jnp.asarray(query), segments, 0.5, lambda weights: weights)
+
+    for row, branch, token, head in np.ndindex(batch, branches, tokens, heads):
+        group = head * key_heads // heads
+        keys = np.concatenate([shared[0, row, group], own[0, row, branch, group, : token + 1]])
+        contents = np.concatenate([shared[1, row, group], own[1, row, branch, group, : token + 1]])
+        weights = np.exp(0.5 * keys @ query[row, branch, token, head])
+        expected = weights @ contents / weights.sum()
+        np.testing.assert_allclose(values[row, branch, token, head], expected, atol=1e-5)

@@ -75,6 +75,27 @@ def test_a_batch_has_the_rewards_of_its_dialogues(dialogues: TokensDataset, by_u
         np.testing.assert_allclose(paid, batch.returns, rtol=1e-6)
 
 
+def test_an_action_token_points_at_the_utterance_that_it_is_part_of(dialogues: TokensDataset) -> None:
+    for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance=True)).all_batches(99):
+        for step_of, acts, live in zip(batch.step_of, batch.acts, batch.live, strict=True):
+            steps = step_of[acts]
+            assert sorted(steps) == steps.tolist()
+            assert set(steps.tolist()) == set(range(live.sum()))
+
+
+@pytest.mark.parametrize("by_utterance", [False, True])
+def test_a_batch_has_room_for_its_actions_and_no_more_columns_than_tokens(
+    dialogues: TokensDataset, by_utterance: bool
+) -> None:
+    batches = batches_of(dialogues, ItemLayout(PAD, by_utterance))
+    steps = [batches.batches(step, 1) for step in range(batches.steps_per_pass)]
+
+    most = 1
+    for batch in sorted(steps, key=lambda batch: batch.tokens.shape[-1]):
+        most = max(most, int(batch.live.sum(axis=-1).max()))
+        assert most <= batch.live.shape[-1] <= batch.tokens.shape[-1]
+
+
 def test_an_empty_row_has_no_live_action(dialogues: TokensDataset) -> None:
     last = batches_of(dialogues, ItemLayout(PAD)).all_batches(99)[-1]
 
