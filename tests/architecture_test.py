@@ -48,6 +48,7 @@ ONLY_IN = {
     "flax": ("nets/", "lm/", "glam/", "ilql/agent/", "ilql/tasks/reddit/"),
     "orbax": ("core/checkpoints.py",),
     "nle": ("envs/nethack/",),
+    "crafter": ("envs/crafter/",),
     "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
 }
 MOST_LINES = 400
