@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,28 +25,64 @@ class _Observation:
     """Stands for a published class."""
 
 
-def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
-    steps = [(_Observation(), "crane", np.float64(-1.0), False), (_Observation(), "slate", 0.0, True)]
-    dump = {"results": [(_Observation(), steps)] * 3, "entropies": [1.0, 2.0, 3.0]}
-    (tmp_path / "log.pkl").write_bytes(pickle.dumps({"all_logs": {}, "eval_dump": dump}, protocol=4))
-    log = evaluation_logs.read(tmp_path / "log.pkl")
+STEPS = [(_Observation(), "crane", np.float64(-1.0), False), (_Observation(), "slate", 0.0, True)]
+
+
+def dump(path: Path, results: list[Any], **more: Any) -> None:
+    path.write_bytes(pickle.dumps({"eval_dump": {"results": results, **more}}))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.pkl"
+
+
+@pytest.mark.parametrize("protocol", [4, pickle.DEFAULT_PROTOCOL])
+def test_published_logs_are_read_without_their_classes(path: Path, protocol: int) -> None:
+    content = {"results": [(_Observation(), STEPS)] * 3, "entropies": [1.0, 2.0, 3.0]}
+    path.write_bytes(pickle.dumps({"all_logs": {}, "eval_dump": content}, protocol=protocol))
+
+    log = evaluation_logs.read(path)
+
     assert log.returns.tolist() == [-1.0] * 3
     assert log.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
-    dump = {"results": [(None, steps)], "entropies": [[1.0, 2.5]]}
-    (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": dump}))
-    words = evaluation_logs.read(tmp_path / "log.pkl").in_words()
+
+
+def test_entropies_of_an_episode_s_tokens_are_summed(path: Path) -> None:
+    dump(path, [(None, STEPS)], entropies=[[1.0, 2.5]])
+
+    words = evaluation_logs.read(path).in_words()
+
     assert words == "1 episodes, return -1.0000 +- 0.0000, entropy 3.5000 +- 0.0000"
-    for results, words in (([], "a log without an episode"), ([(None, steps * 50)] * 99, "more steps than")):
-        (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": {"results": results}}))
-        with pytest.raises(UserError, match=words):
-            evaluation_logs.read(tmp_path / "log.pkl")
-    (tmp_path / "log.pkl").write_bytes(b"no pickle")
+
+
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [([], "a log without an episode"), ([(None, STEPS * 50)] * 99, "more steps than")],
+    ids=["no episode", "many steps"],
+)
+def test_a_log_without_episodes_or_of_too_many_steps_is_refused(
+    path: Path, results: list[Any], words: str
+) -> None:
+    dump(path, results)
+
+    with pytest.raises(UserError, match=words):
+        evaluation_logs.read(path)
+
+
+def test_a_file_that_is_no_pickle_is_refused(path: Path) -> None:
+    path.write_bytes(b"no pickle")
+
     with pytest.raises(UserError, match="not a log of a published evaluation"):
-        evaluation_logs.read(tmp_path / "log.pkl")
-    for reward in (np.nan, np.inf, -np.inf):
-        write_log(tmp_path / "log.pkl", [1.0, reward], [])
-        with pytest.raises(UserError, match=r"log\.pkl holds rewards that are not finite$"):
-            evaluation_logs.read(tmp_path / "log.pkl")
+        evaluation_logs.read(path)
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf])
+def test_rewards_that_are_not_finite_are_refused(path: Path, reward: float) -> None:
+    write_log(path, [1.0, reward], [])
+
+    with pytest.raises(UserError, match=r"log\.pkl holds rewards that are not finite$"):
+        evaluation_logs.read(path)
 
 
 def test_a_written_log_has_the_published_layout(tmp_path: Path) -> None:
