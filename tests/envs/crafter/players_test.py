@@ -39,5 +39,5 @@ def test_the_gatherer_plays_an_episode_again_from_its_seed():
 
 
 def test_the_gatherer_refuses_pictures():
-    with pytest.raises(ValueError, match="the gatherer reads Crafter-v1's view"):
-        Gatherer(environment.spec).player(0, registry.spec("CrafterPixels-v1"))
+    with pytest.raises(UserError, match="Gatherer reads what Crafter-v1 shows"):
+        Gatherer(registry.spec("CrafterPixels-v1"))
