@@ -119,7 +119,9 @@ def test_no_file_is_too_long_to_read() -> None:
 
 
 def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
-    pmap, classes, constructors = set(), collections.defaultdict(list), {}
+    pmap = set()
+    classes = collections.defaultdict(list)
+    constructors = {}
     for file, tree in TREES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == "pmap":

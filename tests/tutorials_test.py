@@ -102,7 +102,8 @@ def test_steering(tmp_path: Path, repository: Path) -> None:
 
 
 def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
-    page, examples = repository / "docs/tutorials/my_environment.md", repository / "docs/examples"
+    page = repository / "docs/tutorials/my_environment.md"
+    examples = repository / "docs/examples"
     code = [line for line in (examples / "mine.py").read_text().splitlines() if line.strip()]
     assert len(code) < 40
     (tmp_path / "docs").symlink_to(repository / "docs")

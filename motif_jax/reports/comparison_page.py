@@ -15,7 +15,7 @@ from motif_jax.reports import efficiency
 from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.probes import Probes, heatmap
+from motif_jax.reports.probe_report import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
 

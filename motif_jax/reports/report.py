@@ -24,7 +24,7 @@ from motif_jax.reports import (
     evaluation_sections,
     following,
     generalisation_files,
-    probes,
+    probe_report,
     recorded_games,
     reward_values,
     run_report,
@@ -172,7 +172,7 @@ def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
         data.learned = reward_values.read_learned(Path(config.agent.dir))
         data.episodes = metric_files.read_episodes(config.agent.dir)
         data.paid_rows = list(paid_texts.read(Path(config.agent.dir)))
-        data.probes = probes.read(config.agent.dir)
+        data.probes = probe_report.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     if config.language.dir:
@@ -203,7 +203,7 @@ def _read_evaluations(data: RunData, config: ConfigDict, workdir: Path) -> None:
 def _add_evaluation(data: RunData, folder: Path) -> str:
     """Adds an evaluation under the name that is returned."""
     evaluation = evaluation_files.read_evaluation(folder)
-    name = _evaluation_name(evaluation["plan"], data.evaluations)
+    name = evaluation_name(evaluation["plan"], data.evaluations)
     if text_section.is_text(evaluation):
         # One agent that speaks may decode in several ways: the folder's name says which.
         name = _distinct_name(folder.name.removeprefix("evaluate_"), data.evaluations)
@@ -235,7 +235,7 @@ def _print(data: RunData, path: Path) -> None:
         text_tables.show(header, cells, " beside ".join(data.evaluations), note)
 
 
-def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
+def evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
     """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the folder's name if that name is taken."""
     policy = plan["policy"]
     change = (plan.get("options") or {}).get("change")

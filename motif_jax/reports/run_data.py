@@ -14,7 +14,7 @@ from motif_jax.core.files import read_json
 from motif_jax.core.metric_files import Curve
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports.learned_reward import LabelLogReport
-from motif_jax.reports.probes import Probes
+from motif_jax.reports.probe_report import Probes
 from motif_jax.rl.paid_texts import PaidRow
 
 

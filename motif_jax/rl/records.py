@@ -64,7 +64,7 @@ class Records(ExitStack):
         self._device_use = DeviceUse(config, system.network, system.learner.state, self._learning, acting)
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
-        self._read_anew = agent_networks.read_anew(config)
+        self._file_digests = agent_networks.class_of(config).file_digests(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
         self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
 
@@ -225,7 +225,7 @@ class Records(ExitStack):
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": clock.seconds(),
-            agent_checkpoints.READ_ANEW: self._read_anew,
+            agent_checkpoints.FILE_DIGESTS: self._file_digests,
             **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}

@@ -60,7 +60,7 @@ class System:
     ) -> None:
         self.config = config
         if snapshot is not None:
-            before = snapshot.progress.get(agent_checkpoints.READ_ANEW, {})
+            before = snapshot.progress.get(agent_checkpoints.FILE_DIGESTS, {})
             agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
         self.meters = Meters()
         self.network = settings.make_network(config)

@@ -38,14 +38,17 @@ def refused(name, options, kind="recorded", policy="recorded"):
     return told(lambda: tasks.make(name, options).check(kind, policy))
 
 
-def told(call, *given, **options):
+def told(call, *arguments, **options):
     """The line with which a call is refused."""
     with pytest.raises((UserError, ValueError, RuntimeError)) as error:
-        call(*given, **options)
+        call(*arguments, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
-def without(folder, said):
+def without(folder, values_by_name):
     """What was said of a folder, without its name."""
-    return {key.replace(str(folder), ""): str(text).replace(str(folder), "") for key, text in said.items()}
+    return {
+        key.replace(str(folder), ""): str(text).replace(str(folder), "")
+        for key, text in values_by_name.items()
+    }

@@ -9,7 +9,8 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row, empty_observation, row
 from tests.envs.playing import installed_names, told
 
-TEXT, MASK = ArraySpec((4,), "uint8"), ArraySpec((2,), "uint8")
+TEXT = ArraySpec((4,), "uint8")
+MASK = ArraySpec((2,), "uint8")
 
 
 def made(actions: int = 2, **options: Any) -> EnvironmentSpec:
@@ -33,7 +34,8 @@ def test_a_spec_that_contradicts_itself_is_refused(options: dict[str, Any], mess
 
 
 def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
-    here, trained = made(), EnvironmentSpec({"text": TEXT}, 2)
+    here = made()
+    trained = EnvironmentSpec({"text": TEXT}, 2)
     assert here.fits(trained)
     masks = EnvironmentSpec({"text": MASK, "mask": MASK}, 2)
     for other in (trained, made(3), made(mask_field="mask"), masks):

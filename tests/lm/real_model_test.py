@@ -71,7 +71,7 @@ def test_greedy_texts_are_those_of_transformers(model: lm.TextModel) -> None:
 
     for text, about in zip(texts, with_texts, strict=True):
         until_end = about["greedy"]
-        stop = next((place for place, token in enumerate(until_end) if token in ends), len(until_end))
+        stop = next((position for position, token in enumerate(until_end) if token in ends), len(until_end))
         assert text == model.tokenizer.decode(until_end[:stop])
 
 

@@ -34,12 +34,12 @@ def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_t
     lexicon = load_lexicon("minigrid.yaml")
     cells = [GridCell(OBJECTS.index("door"), 4, state) for state in range(3)]
     cells += [GridCell(OBJECTS.index(name), 4, 0) for name in ("wall", "key", "empty")]
-    said = {
+    captions = {
         caption(action, before, after, moved)
         for action, before, after, moved in itertools.product(range(6), cells, cells, (False, True))
     } - {""}
-    assert {lexicon.event(text) for text in said} == {event.name for event in lexicon.events}
-    assert all(lexicon.event(text) for text in said)
+    assert {lexicon.event(text) for text in captions} == {event.name for event in lexicon.events}
+    assert all(lexicon.event(text) for text in captions)
     values = {goal: [event.weights[goal] for event in lexicon.events] for goal in lexicon.goals}
     for seed in (1, 2, 3):
         dealt = np.random.default_rng(seed).permutation(values["defaultgoal"])
