@@ -8,7 +8,7 @@ steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB whil
 
 Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2 cores), steering (the same
 of scripted players besides, so that fights, gold and stairs occur), minigrid (3,000 pairs of random play in DoorKey-6x6 with
-captions of events, half a minute), crafter (3,000 pairs of Crafter, most of a player that gathers and builds; a minute).
+captions of events, half a minute), crafter (3,000 pairs of Crafter, most of a player that gathers and builds; 100 s of processor time).
 """
 
 from motif_jax.core import sections

@@ -11,6 +11,8 @@ import numpy as np
 from crafter import constants
 
 from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.envs.crafter.catalogue import SYMBOLS
 from motif_jax.envs.crafter.environment import CHANNELS, COLUMNS, ROWS
 from motif_jax.envs.episode import Choose
 from motif_jax.envs.spec import EnvironmentSpec
@@ -44,16 +46,19 @@ _MOVE_SHARE = 0.8
 class Gatherer:
     """Walks to what it can use next in the player's view, takes it, and makes what it can; a share of its actions is random.
 
-    Its actions depend on the episode's seed and on the observation of Crafter-v1.
+    Its actions depend on the episode's seed and on the observation of Crafter-v1. Raises UserError: `spec` is of another environment.
     """
 
+    spec: EnvironmentSpec
     random_share: float = 0.2
     in_workers: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if not {"view", "inventory", "facing"} <= set(self.spec.observation):
+            raise UserError(f"the player Gatherer reads what {SYMBOLS} shows, and plays nothing else")
+
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns what chooses the actions of the episode `seed`. Raises ValueError: the environment shows no symbols."""
-        if "view" not in spec.observation:
-            raise ValueError("the gatherer reads Crafter-v1's view, which this environment does not show")
+        """Returns what chooses the actions of the episode `seed`."""
         rng = seeds.rng(seed, "gatherer")
         heading = _FACINGS[int(rng.integers(len(_FACINGS)))]
 

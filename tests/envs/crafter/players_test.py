@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 
@@ -18,7 +19,7 @@ def test_the_gatherer_builds_a_table_and_makes_tools():
     environment = registry.make("Crafter-v1", max_episode_steps=300)
     achieved = np.zeros(3)
     for seed in range(3):
-        for _ in play(environment, seed, Gatherer().player(seed, environment.spec)):
+        for _ in play(environment, seed, Gatherer(environment.spec).player(seed, environment.spec)):
             pass
         info = environment.episode_info()
         achieved += [info[name] for name in ("collect_wood", "place_table", "make_wood_pickaxe")]
@@ -30,7 +31,7 @@ def test_the_gatherer_plays_an_episode_again_from_its_seed():
     environment = registry.make("Crafter-v1", max_episode_steps=40)
 
     episodes = [
-        [step.action for step in play(environment, 1, Gatherer().player(1, environment.spec))]
+        [step.action for step in play(environment, 1, Gatherer(environment.spec).player(1, environment.spec))]
         for _ in range(2)
     ]
 
@@ -38,5 +39,5 @@ def test_the_gatherer_plays_an_episode_again_from_its_seed():
 
 
 def test_the_gatherer_refuses_pictures():
-    with pytest.raises(ValueError, match="the gatherer reads Crafter-v1's view"):
-        Gatherer().player(0, registry.spec("CrafterPixels-v1"))
+    with pytest.raises(UserError, match="Gatherer reads what Crafter-v1 shows"):
+        Gatherer(registry.spec("CrafterPixels-v1"))
