@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from motif_jax.core.errors import UserError
+from motif_jax.core.joint_tokens import JointRows
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 
@@ -50,8 +51,33 @@ def require(
     most: int = 0,
 ) -> None:
     """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model."""
-    if candidates is not None:
-        # Many prompts share their candidates, which are tokenised once.
-        distinct = dict.fromkeys(tuple(texts) for texts in candidates)
-        most = max(len(row) for texts in distinct for row in candidate_rows(tokenizer, texts))
-    require_prompts(prompts, tokenizer.encode(prompts), settings, most)
+    if candidates is None:
+        require_prompts(prompts, tokenizer.encode(prompts), settings, most)
+        return
+    encoded = encode(tokenizer, settings, prompts, candidates)
+    most = max(len(row) for rows in encoded for row in rows.candidates)
+    require_prompts(prompts, [rows.prompt for rows in encoded], settings, most)
+
+
+def encode(
+    tokenizer: Tokenizer,
+    settings: ModelConfig,
+    prompts: Sequence[str],
+    candidates: Sequence[Sequence[str]],
+) -> list[JointRows]:
+    """The tokens of each prompt and of its candidates: tokenised together for a decoder, apart for an encoder and its decoder.
+
+    Raises:
+      UserError: see `Tokenizer.encode_joint`.
+    """
+    if not settings.encoder_layers:
+        return tokenizer.encode_joint(prompts, candidates)
+    # Many prompts share their candidates, which are tokenised once.
+    distinct = dict.fromkeys(tuple(texts) for texts in candidates)
+    rows_of = {texts: candidate_rows(tokenizer, texts) for texts in distinct}
+    prompt_rows = tokenizer.encode(prompts)
+    encoded = []
+    for row, texts in zip(prompt_rows, candidates, strict=True):
+        candidate_tokens = rows_of[tuple(texts)]
+        encoded.append(JointRows(row, candidate_tokens, [0] * len(candidate_tokens)))
+    return encoded

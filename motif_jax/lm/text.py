@@ -24,7 +24,6 @@ from motif_jax.lm.tokens import (
     TokenRows,
     batches_of_like_length,
     bucket,
-    candidate_rows,
     padded,
 )
 
@@ -59,6 +58,12 @@ class TextModel:
     ) -> list[np.ndarray]:
         """Log-probabilities of candidates, the same for all prompts or a list for each: for each prompt float32 [candidates].
 
+        An encoder reads the prompt, and its decoder's answer begins anew: the candidate is tokenised alone. A decoder reads prompt
+        and candidate as one text, and they are tokenised together: a candidate has the blank that stands between the words
+        ("The door is", " open"). Its tokens are those behind the longest common beginning of the prompt's tokens and those of both;
+        where the tokenizer merges letters across the place where they meet, the tokens that differ from the prompt's are scored as
+        the candidate's (`core.joint_tokens`).
+
         `by_length` divides by the candidate's number of tokens.
 
         Raises:
@@ -67,28 +72,29 @@ class TextModel:
         """
         config.require_decoder(self.model.config, "scores")
         names_of = prompt_length.each_prompts(prompts, candidates)
-        encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(names_of)}
-        longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
-        count = max((len(rows) for rows in encoded.values()), default=0)
-        prompt_rows = self.tokenizer.encode(list(prompts))
+        encoded = prompt_length.encode(self.tokenizer, self.model.config, prompts, names_of)
+        longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
+        count = max((len(rows.candidates) for rows in encoded), default=0)
         scores: dict[int, np.ndarray] = {}
-        for positions in self._batches(prompt_rows, longest):
+        for positions in self._batches([rows.prompt for rows in encoded], longest):
             part = [prompts[position] for position in positions]
-            chosen = [encoded[names_of[position]] for position in positions]
-            rows = self._rows(part, longest, [prompt_rows[position] for position in positions])
-            filled = [[*options, *[options[0]] * (count - len(options))] for options in chosen]
-            filled += [filled[0]] * (len(rows.tokens) - len(part))
+            chosen = [encoded[position] for position in positions]
+            rows = self._rows(part, longest, [options.prompt for options in chosen])
+            # Prompts with fewer candidates, and batches with fewer prompts, are filled with the first ones.
+            batch = [*chosen, *[chosen[0]] * (len(rows.tokens) - len(part))]
+            filled = [_filled(options.candidates, count) for options in batch]
             flat = padded([row for options in filled for row in options], longest)
             shape = (len(filled), count, longest)
             inputs = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
-            totals = np.asarray(self._score(self.params, *inputs, by_length=by_length).total)
+            starts = np.array([_filled(options.starts, count) for options in batch], np.int32)
+            totals = np.asarray(self._score(self.params, *inputs, by_length=by_length, starts=starts).total)
             if np.isnan(totals[: len(part)]).any():
                 raise UserError(
                     "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
                     "load another checkpoint, or another type of numbers where they are too large for this one"
                 )
             for position, options, total in zip(positions, chosen, totals, strict=False):
-                scores[position] = total[: len(options)]
+                scores[position] = total[: len(options.candidates)]
         return [scores[position] for position in range(len(prompts))]
 
     def generate(
@@ -159,16 +165,16 @@ class TextModel:
         for positions in self._batches(self.tokenizer.encode(both), 0):
             asked = [prompts[position] for position in positions]
             answers = [texts[position] for position in positions]
-            before = self.tokenizer.encode(asked)
-            shown = self.tokenizer.encode(answers, special=False)
             if settings.encoder_layers:
+                shown = self.tokenizer.encode(answers, special=False)
                 starts = [0] * len(shown)
-                rows = self._rows(asked, 0, before)
+                rows = self._rows(asked, 0)
                 more = self._rows(answers, 0, shown)
             else:
-                shown = [a + b for a, b in zip(before, shown, strict=True)]
-                starts = list(map(len, before))
-                rows = more = self._rows([a + b for a, b in zip(asked, answers, strict=True)], 0, shown)
+                joint = self.tokenizer.encode_joint(asked, [[answer] for answer in answers])
+                shown = [[*one.prompt, *one.candidates[0]] for one in joint]
+                starts = [len(one.prompt) for one in joint]
+                rows = more = self._rows([both[position] for position in positions], 0, shown)
             log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
             if not settings.encoder_layers:  # a decoder alone does not predict its first token
                 log_probs[:, 0] = entropies[:, 0] = np.nan
@@ -202,6 +208,11 @@ class TextModel:
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))
+
+
+def _filled(values: Sequence[Any], count: int) -> list[Any]:
+    """`count` values, the first one again behind the last."""
+    return [*values, *[values[0]] * (count - len(values))]
 
 
 def _before(text: str, stops: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ def test_losses_are_those_of_the_experts_tokens(network):
     prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
     batch = cloning_task.CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
     logits, _ = jax.jit(network.rows)(params, prompts)
-    among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, {}, batch)
+    among = jax.jit(functools.partial(cloning_task.sums, network, False))(params, {}, batch)
     expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()
     np.testing.assert_allclose(among.loss, expected, rtol=1e-5)
     assert (among.weight, among.counted) == (2, 2)
@@ -54,8 +54,8 @@ def test_losses_are_those_of_the_experts_tokens(network):
     words, there = (np.asarray(part) for part in network.candidates)
     score = jax.jit(functools.partial(scoring.score, network.model))
     for length, pads in ((None, 0), (4, 1)):
-        spoken, counts = cloning_task.targets(network, 1, 0, length)
-        found = jax.jit(functools.partial(cloning_task.sums, spoken, counts))(params, {}, batch)
+        spoken = cloning_task.targets(network, 1, 0, length)
+        found = jax.jit(functools.partial(cloning_task.sums, spoken, True))(params, {}, batch)
         expected, tokens = 0.0, 0
         for row in range(2):
             action = int(batch.actions[row])
@@ -71,7 +71,7 @@ def test_losses_are_those_of_the_experts_tokens(network):
 
 def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network):
     acting = dataclasses.replace(network, form="raw_logit", by_length=True, pad_plus_one=True)
-    wanted, given = (cloning_task.targets(each, 1, 0, None)[0] for each in (network, acting))
+    wanted, given = (cloning_task.targets(each, 1, 0, None) for each in (network, acting))
     params, prompts = network.init(jax.random.key(3)), jnp.array([[5, 6, 7]])
     one, other = (jax.jit(each.rows)(params, prompts)[0] for each in (given, wanted))
     np.testing.assert_array_equal(one, other)
