@@ -49,12 +49,16 @@ def require(
     prompts: Sequence[str],
     candidates: Sequence[Sequence[str]] | None = None,
     most: int = 0,
+    special: bool = True,
 ) -> None:
-    """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model."""
+    """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model.
+
+    `special`: prompts have the special tokens that the tokenizer adds.
+    """
     if candidates is None:
-        require_prompts(prompts, tokenizer.encode(prompts), settings, most)
+        require_prompts(prompts, tokenizer.encode(prompts, special), settings, most)
         return
-    encoded = encode(tokenizer, settings, prompts, candidates)
+    encoded = encode(tokenizer, settings, prompts, candidates, special)
     most = max(len(row) for rows in encoded for row in rows.candidates)
     require_prompts(prompts, [rows.prompt for rows in encoded], settings, most)
 
@@ -64,18 +68,21 @@ def encode(
     settings: ModelConfig,
     prompts: Sequence[str],
     candidates: Sequence[Sequence[str]],
+    special: bool = True,
 ) -> list[JointRows]:
     """The tokens of each prompt and of its candidates: tokenised together for a decoder, apart for an encoder and its decoder.
+
+    `special`: prompts have the special tokens that the tokenizer adds.
 
     Raises:
       UserError: see `Tokenizer.encode_joint`.
     """
     if not settings.encoder_layers:
-        return tokenizer.encode_joint(prompts, candidates)
+        return tokenizer.encode_joint(prompts, candidates, special)
     # Many prompts share their candidates, which are tokenised once.
     distinct = dict.fromkeys(tuple(texts) for texts in candidates)
     rows_of = {texts: candidate_rows(tokenizer, texts) for texts in distinct}
-    prompt_rows = tokenizer.encode(prompts)
+    prompt_rows = tokenizer.encode(prompts, special)
     encoded = []
     for row, texts in zip(prompt_rows, candidates, strict=True):
         candidate_tokens = rows_of[tuple(texts)]

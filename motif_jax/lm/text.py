@@ -13,7 +13,9 @@ import numpy as np
 
 from motif_jax.core import hub
 from motif_jax.core.errors import UserError
-from motif_jax.lm import beams, config, prompt_length, scoring, weights
+from motif_jax.lm import beams, chat_prompts, chat_template, config, prompt_length, scoring, weights
+from motif_jax.lm.chat_prompts import Prompt
+from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.gguf import files as gguf_files
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
@@ -38,10 +40,22 @@ class TokenLogProbs(NamedTuple):
 
 
 class TextModel:
-    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once."""
+    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once.
 
-    def __init__(self, model: LanguageModel, params: Any, tokenizer: Tokenizer, batch: int = 32) -> None:
+    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation where the model has a chat template: its answer
+    follows, and no blank stands before it.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        params: Any,
+        tokenizer: Tokenizer,
+        batch: int = 32,
+        template: ChatTemplate | None = None,
+    ) -> None:
         self.model, self.tokenizer, self._batch = model, tokenizer, batch
+        self.template = template
         self.params = jax.device_put(params)
         self._score = jax.jit(functools.partial(scoring.score, model), static_argnames="by_length")
         self._states = jax.jit(model.prefill)
@@ -52,7 +66,7 @@ class TextModel:
 
     def score(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         candidates: Sequence[str] | Sequence[Sequence[str]],
         by_length: bool = False,
     ) -> list[np.ndarray]:
@@ -71,8 +85,9 @@ class TextModel:
             number, since the weights hold values that are not finite.
         """
         config.require_decoder(self.model.config, "scores")
+        prompts, special = chat_prompts.write(prompts, self.template)
         names_of = prompt_length.each_prompts(prompts, candidates)
-        encoded = prompt_length.encode(self.tokenizer, self.model.config, prompts, names_of)
+        encoded = prompt_length.encode(self.tokenizer, self.model.config, prompts, names_of, special)
         longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
         count = max((len(rows.candidates) for rows in encoded), default=0)
         scores: dict[int, np.ndarray] = {}
@@ -99,7 +114,7 @@ class TextModel:
 
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         most: int = 64,
         sampling: Sampling | None = None,
         count: int = 1,
@@ -119,6 +134,7 @@ class TextModel:
           UserError: a text is too long for the model, the model has no decoder, or a stop is empty.
         """
         config.require_decoder(self.model.config, "writes")
+        prompts, special = chat_prompts.write(prompts, self.template)
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
@@ -126,7 +142,7 @@ class TextModel:
         limits = Limits(most, (*self.model.config.end_ids, *(token for token in named if token is not None)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
-        prompt_rows = self.tokenizer.encode(list(prompts))
+        prompt_rows = self.tokenizer.encode(prompts, special)
         written: dict[int, list[str]] = {}
         for positions in self._batches(prompt_rows, most):
             part = [prompts[position] for position in positions]
@@ -150,7 +166,7 @@ class TextModel:
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
-    def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TokenLogProbs]:
+    def look(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[TokenLogProbs]:
         """The model's log-probabilities and entropies at each token of texts after their prompts; see `display.token_page`.
 
         For a decoder alone a prompt may be empty.
@@ -161,17 +177,18 @@ class TextModel:
         settings = self.model.config
         config.require_decoder(settings, "scores")
         looks: dict[int, TokenLogProbs] = {}
+        prompts, special = chat_prompts.write(prompts, self.template)
         both = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-        for positions in self._batches(self.tokenizer.encode(both), 0):
+        for positions in self._batches(self.tokenizer.encode(both, special), 0):
             asked = [prompts[position] for position in positions]
             answers = [texts[position] for position in positions]
             if settings.encoder_layers:
                 shown = self.tokenizer.encode(answers, special=False)
                 starts = [0] * len(shown)
-                rows = self._rows(asked, 0)
+                rows = self._rows(asked, 0, self.tokenizer.encode(asked, special))
                 more = self._rows(answers, 0, shown)
             else:
-                joint = self.tokenizer.encode_joint(asked, [[answer] for answer in answers])
+                joint = self.tokenizer.encode_joint(asked, [[answer] for answer in answers], special)
                 shown = [[*one.prompt, *one.candidates[0]] for one in joint]
                 starts = [len(one.prompt) for one in joint]
                 rows = more = self._rows([both[position] for position in positions], 0, shown)
@@ -199,10 +216,9 @@ class TextModel:
         """Positions of the texts that run together (`batches_of_like_length`); `more` tokens follow each of `rows`."""
         return batches_of_like_length([len(row) + more for row in rows], self._batch)
 
-    def _rows(self, texts: list[str], more: int, encoded: list[list[int]] | None = None) -> TokenRows:
+    def _rows(self, texts: list[str], more: int, encoded: list[list[int]]) -> TokenRows:
         """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list."""
         settings = self.model.config
-        encoded = self.tokenizer.encode(texts) if encoded is None else encoded
         prompt_length.require_prompts(texts, encoded, settings, more)
         room = prompt_length.prompt_room(settings, more)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
@@ -236,7 +252,7 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
     params = weights.load(path, settings, dtype, jax.device_put)
-    return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch)
+    return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch, chat_template.read(path))
 
 
 def fetch(name: str | Path, key: str = "") -> Path:

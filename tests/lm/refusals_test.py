@@ -220,8 +220,14 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
 ]
 QUESTIONS = [
     ("", "config.file=rows.jsonl: holds no prompt"),
-    ('{"prompt": "a"}\n[1]\n', 'rows.jsonl line 2: must be an object with a text under "prompt"'),
-    ('{"prompt": 3}\n', 'rows.jsonl line 1: must be an object with a text under "prompt"'),
+    (
+        '{"prompt": "a"}\n[1]\n',
+        'rows.jsonl line 2: must be an object with a text under "prompt", or with turns {"role": ..., "content": ...}',
+    ),
+    (
+        '{"prompt": 3}\n',
+        'rows.jsonl line 1: must be an object with a text under "prompt", or with turns {"role": ..., "content": ...}',
+    ),
     ("no\n", "rows.jsonl line 1 cannot be read: no JSON: Expecting value: line 1 column 1 (char 0)"),
     ('{"prompt": "a", "candidates": []}\n', 'rows.jsonl line 1: "candidates" must be a list of texts'),
     (
@@ -241,7 +247,7 @@ QUESTIONS = [
 ]
 ASKED = {"prompt": "go", "candidates": ["left", "right"]}
 UNSCORED: list[tuple[dict[str, Any], str]] = [
-    ({"prompt": "go " * 60, "candidates": ["left"]}, "a prompt of 119 tokens ('go go"),
+    ({"prompt": "go" * 60, "candidates": [" left"]}, "a prompt of 60 tokens ('gogo"),
     ({"prompt": "", "candidates": ["left"]}, "text '' has no tokens"),
     (
         {"prompt": "go", "candidates": ["left", "right", "left"]},
