@@ -16,7 +16,7 @@ A large one, 8 GPUs:
 Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an estimate, and asks nothing.
 Writes DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
 docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings), minigrid (its own
-lexicon: docs/results_minigrid.md), laptop (vLLM's CPU build with a small model: one token an answer, in both orders).
+lexicon: docs/results_minigrid.md), crafter (its lexicon and its goal, which a language model is told, too), laptop (vLLM's CPU build with a small model: one token an answer, in both orders).
 """
 
 from motif_jax.core import compat
@@ -40,6 +40,7 @@ VARIANTS = {
         "vllm": {"model": "meta-llama/Llama-2-70b-chat-hf", "tensor_parallel_size": 8},
     },
     "minigrid": {"lexicon.file": "minigrid.yaml"},
+    "crafter": {"lexicon.file": "crafter.yaml", "goal": "crafter"},
     "laptop": {
         "annotator": "vllm",
         "answer.mode": "soft",

@@ -8,7 +8,7 @@ steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB whil
 
 Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2 cores), steering (the same
 of scripted players besides, so that fights, gold and stairs occur), minigrid (3,000 pairs of random play in DoorKey-6x6 with
-captions of events, half a minute).
+captions of events, half a minute), crafter (3,000 pairs of Crafter, most of a player that gathers and builds; a minute).
 """
 
 from motif_jax.core import sections
@@ -76,6 +76,15 @@ VARIANTS = {
         "policy": "random",
         "num_pairs": 3_000,
         # Rare events are compared, too: random play unlocks the door in one game of six.
+        "start_share": 0.1,
+        "spread": "messages",
+    },
+    "crafter": {
+        "environment": {"name": "Crafter-v1", "max_episode_steps": 500},
+        # Random play reaches no table in most games, and no stone.
+        "mixture": {"uniform": 1.0, "scripted": 2.0},
+        "scripted": "motif_jax.envs.crafter.players:Gatherer",
+        "num_pairs": 3_000,
         "start_share": 0.1,
         "spread": "messages",
     },

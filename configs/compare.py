@@ -33,8 +33,8 @@ KEYS = {
     ),
     "claims": Key(
         "",
-        "'A > B: measure; A > B + 0.3: measure; ...' of methods with one evaluation each: the 95 % interval of the difference, game by game, must "
-        "lie above 0, or 0.3",
+        "'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure' of methods with one evaluation each: the 95 % interval of the difference, "
+        "game by game, must lie above 0, 0.3 or -0.1",
     ),
     "measures": Key(
         "",

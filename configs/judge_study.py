@@ -1,58 +1,107 @@
-"""How small may the judge be: agents of DoorKey whose rewards come from real language models of three sizes, and from controls.
+"""How small may the judge be: agents whose rewards come from real language models of three sizes, and from controls.
 
     python -m motif_jax.launch --config=configs/judge_study.py --workdir=runs/judge_study
 
 The labels lie in `docs/studies/judges`, with the texts that were asked: no model is needed. docs/results_judges.md says how they were made.
-Each method trains 250,000 steps with each seed and plays 200 games that no training meets, one line a run in `rows`; what has a line is not
-run again. Half a minute a run on 2 quiet cores.
+Each method trains with each seed and plays 200 games that no training meets, one line a run in `rows`; what has a line is not run again.
+On 2 quiet cores a run takes half a minute to 3 minutes.
 
 `qwen15`, `qwen05` and `smollm2` (1.5, 0.5 and 0.135 billion parameters) were asked in both orders with `configs/prompts/small.yaml`, `qwen15_long`
 is the largest of them with `configs/prompts/minigrid.yaml`. Controls: `lexicon`, and `coin`, which labels every pair by chance.
 
-The claims were written down before the first of the seeds 11 to 13 was run with these rewards. Two more, which have no form here, are checked on
-the page: `qwen15` succeeds at most 0.1 less often than `lexicon`; a judge whose two orders agree on fewer than 60 % of its questions
-gives no agent that succeeds more often than `coin`'s.
+The claims were written down before the first of the seeds 11 to 13 was run with these rewards. One more, which has no form here, is checked on
+the page: a judge whose two orders agree on fewer than 60 % of its questions gives no agent that succeeds more often than `coin`'s.
+
+Variants:
+  (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
+  multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
+  keyroom    MiniHack KeyRoom-S5, the same.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 from motif_jax.reports import study_config as studies
 
 _RECORDED = "--config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator --config.orders=both"
-_JUDGES = ("qwen15", "qwen05", "smollm2", "qwen15_long")
+_MODELS = ("qwen15", "qwen05", "smollm2")
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _LABELS = f"configs/annotate.py {_DATASET} --config.store_dir={{workdir}}/store"
+_EVALUATION = (
+    "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200 "
+    "--config.lanes=64"
+)
 
 
-def _prepare() -> dict[str, str]:
-    """Random play in a small level, and a reward by each judge."""
-    commands = {"dataset": "configs/collect.py:minigrid"}
+def _prepare(level: str, collect: str, models: tuple[str, ...], lexicon: str) -> dict[str, str]:
+    """Random play, and a reward by each judge."""
+    commands = {"dataset": collect}
     annotators = {
-        judge: f'{_RECORDED} --config.options={{"file":"docs/studies/judges/doorkey_{judge}.jsonl.gz"}}'
-        for judge in _JUDGES
+        model: f'{_RECORDED} --config.options={{"file":"docs/studies/judges/{level}_{model}.jsonl.gz"}}'
+        for model in models
     }
-    annotators |= {"lexicon": "--config.lexicon.file=minigrid.yaml", "coin": "--config.annotator=random"}
+    annotators["lexicon"] = f"--config.lexicon.file={lexicon}"
+    annotators["coin"] = "--config.annotator=random"
     for judge, flags in annotators.items():
         commands[f"labels_{judge}"] = f"{_LABELS} --config.name={judge} {flags}"
         # Models answer with probabilities, which hold more than the label where they are near one half.
-        soft = " --config.labels.soft=True" if judge in _JUDGES else ""
+        soft = " --config.labels.soft=True" if judge in models else ""
         commands[f"reward_{judge}"] = (
             f"configs/train_reward.py:minigrid {_DATASET} --config.annotator={judge}{soft}"
         )
     return commands
 
 
-_METHODS = ("qwen15", "qwen05", "smollm2", "qwen15_long", "lexicon", "coin")
+def _methods(models: tuple[str, ...]) -> dict[str, str]:
+    return {
+        judge: f"--config.reward.dir={{workdir}}/reward_{judge}" for judge in (*models, "lexicon", "coin")
+    }
+
+
+def _minihack(level: str, name: str) -> dict[str, Any]:
+    """The study of a level that random labels are not expected to teach; trained as in configs/minihack_study.py."""
+    environment = f"--config.environment.name=MiniHack-{name}-v0"
+    collect = (
+        f"configs/collect.py {environment} --config.policy=random --config.num_pairs=3000 --config.start_share=0.5 "
+        "--config.spread=messages --config.screens=False"
+    )
+    training = (
+        f"configs/train_agent.py:quickstart {environment} --config.network.encoder=tiles --config.train_for_env_steps=300000 "
+        "--config.algorithm.exploration_coefficient=0.01 --config.reward.threshold=auto --config.reward.count_exponent=0 "
+        "--config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=10 "
+        "--config.algorithm.advantage_scale=returns --config.algorithm.value_normalisation=running"
+    )
+    return {
+        "rows": f"docs/studies/judges_{level}.jsonl",
+        "prepare": _prepare(level, collect, _MODELS, "minihack.yaml"),
+        "training": training,
+        "methods": _methods(_MODELS),
+        "tables": {level: ",".join(_methods(_MODELS))},
+        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > lexicon - 0.1: success; qwen15 > qwen05 - 0.1: success",
+        "lexicon.file": "minihack.yaml",
+        "measures": "success,scout",
+    }
+
+
+_DOORKEY_MODELS = (*_MODELS, "qwen15_long")
 BASE = {
     "seed": 11,
     "seeds": 3,
     "rows": "docs/studies/judges.jsonl",
-    "prepare": _prepare(),
+    "prepare": _prepare("doorkey", "configs/collect.py:minigrid", _DOORKEY_MODELS, "minigrid.yaml"),
     "training": "configs/train_agent.py:minigrid",
-    "methods": {judge: f"--config.reward.dir={{workdir}}/reward_{judge}" for judge in _METHODS},
-    "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200 "
-    "--config.lanes=64",
-    "tables": {"doorkey": ",".join(_METHODS)},
-    "claims": "qwen15 > coin: success; qwen15 > qwen05: success; qwen05 > smollm2: success; qwen15 > qwen15_long: success",
+    "methods": _methods(_DOORKEY_MODELS),
+    "evaluation": _EVALUATION,
+    "tables": {"doorkey": ",".join(_methods(_DOORKEY_MODELS))},
+    "claims": "qwen15 > coin: success; qwen15 > qwen05: success; qwen05 > smollm2: success; qwen15 > qwen15_long: success; "
+    "qwen15 > lexicon - 0.1: success",
     "lexicon.file": "minigrid.yaml",
     "measures": "success,through_door",
 }
-get_config = studies.study(BASE)
+VARIANTS = {
+    "": {},
+    "multiroom": _minihack("multiroom", "MultiRoom-N4"),
+    "keyroom": _minihack("keyroom", "KeyRoom-S5"),
+}
+get_config = studies.study(BASE, VARIANTS)

@@ -6,6 +6,10 @@
 
 Out come WORKDIR/report.html, one file that needs no network, its numbers as report.md, report.tex and report.json, and its
 charts as plots/*.png and plots/*.pdf. What is not given is left out, and the page says so. A few seconds.
+
+Beside a training, a page that renews itself in the browser until the training ends (WORKDIR may lie in the training's folder):
+
+    python -m motif_jax.launch --config=configs/report.py --workdir=runs/agent/page --config.agent.dir=runs/agent --config.follow=True
 """
 
 from motif_jax.core import sections
@@ -46,5 +50,7 @@ KEYS = {
         5000, "number of messages in the page's list, the most frequent of the dataset first"
     ),
     "plots": Key(True, "PNG and PDF files beside the page"),
+    "follow": Key(False, "write the page again while the training of agent.dir goes on"),
+    "follow_seconds": positive(60, "seconds between two pages of follow"),
 }
 get_config = configs(KEYS, {"smoke": {"plots": False}, "quickstart": {"title": "Motif quickstart"}})

@@ -20,6 +20,7 @@ Variants:
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
   minigrid    DoorKey-8x8 with captions of events, a reward learned from them and the task's: learned within 250,000 steps.
+  crafter     Crafter by its symbols, with a reward learned from captions and the task's: 250,000 steps.
   symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
               Everything but the network is as in configs/train_language_agent.py. 400,000 steps.
   symbolic_faithful  the same with the quirks of the released code.
@@ -154,6 +155,24 @@ VARIANTS = {
         "reward.extrinsic_coefficient": 1.0,
         "reward.extrinsic_scale": 1.0,
         "actors.envs_per_worker": 32,
+        "save_every_steps": 100_000,
+        "stats_episodes": 100,
+        "log_every_seconds": 2.0,
+    },
+    "crafter": {
+        "environment": {"name": "Crafter-v1", "max_episode_steps": 1000},
+        "network": {"hidden_size": 256, "flat_sizes": (256,)},
+        "train_for_env_steps": 250_000,
+        "batch_size": 1024,
+        "rollout": 32,
+        "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
+        "algorithm.exploration_coefficient": 0.01,
+        # An achievement takes some ten steps, and an episode of a beginner 200.
+        "algorithm.gamma": 0.97,
+        "reward": {"threshold": "auto", "intrinsic_coefficient": 0.1},
+        "reward.extrinsic_coefficient": 1.0,
+        "reward.extrinsic_scale": 1.0,
+        "actors": {"workers": 2, "envs_per_worker": 16},
         "save_every_steps": 100_000,
         "stats_episodes": 100,
         "log_every_seconds": 2.0,

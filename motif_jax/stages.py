@@ -27,7 +27,7 @@ MODULES = {
     "collect_trajectories": "motif_jax.glam.collect_trajectories",
     "clone_behaviour": "motif_jax.glam.clone_behaviour",
     "probe_language_agent": "motif_jax.glam.probe_language_agent",
-    "test_language_agent": "motif_jax.glam.test_language_agent",
+    "test_language_agent": "motif_jax.glam.generalisation_stage",
     # ILQL
     "collect_text": "motif_jax.ilql.collect_text",
     "train_text": "motif_jax.ilql.train_text",

@@ -100,8 +100,11 @@ class Parts(NamedTuple):
     total: np.ndarray
 
 
-class _Accounts:
-    """Texts, counts and sums of `size` episodes side by side."""
+class _EpisodeRewards:
+    """The rewards of `size` episodes side by side: their last texts, how often each was seen, and sums so far.
+
+    A step of the wrapped environments is `pay_step`, then `take_text` of each new observation, then `finish_step`.
+    """
 
     def __init__(self, pay: Pay, terms: Terms, size: int, pays_last: bool) -> None:
         self._pay = pay
@@ -113,30 +116,33 @@ class _Accounts:
         self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
         self.lengths = np.zeros(size, np.int64)
 
-    def begin(self, column: int) -> None:
+    def begin_episode(self, column: int) -> None:
         self._counts[column] = {}
         self.lengths[column] = 0
         for values in self.sums.values():
             values[column] = 0
 
-    def see(self, column: int, text: Any, count: int | None) -> None:
-        """Takes the text of an observation; `count` is the environment's, None to count here."""
+    def take_text(self, column: int, text: Any, count: int | None) -> None:
+        """Keeps the text of an observation until it is paid; `count` is the environment's, None to count here."""
         data = _bytes(text)
         counts = self._counts[column]
         counts[data] = counts.get(data, 0) + 1
         self._text[column] = data
         self._count[column] = counts[data] if count is None else count
 
-    def settle(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
-        """Pays the observations seen before these task rewards [N]; columns that are not `running` get nothing."""
+    def pay_step(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
+        """The rewards of a step: the task's [N], and those of the texts that the actions were chosen on.
+
+        Columns that are not `running` (bool [N]) get nothing.
+        """
         paid = np.where(running, np.asarray(self._pay(self._text), np.float32), np.float32(0))
         task = np.where(running, self.terms.task(extrinsic), np.float32(0))
         counted = self.terms.counted(paid, self._count)
         total = self.terms.total(task, counted)
         return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
 
-    def conclude(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
-        """Adds what the final observations, seen by now, are paid in `ended` columns; takes the sums of the episodes."""
+    def finish_step(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
+        """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to the episodes' sums."""
         if self._pays_last and ended.any():
             paid = np.where(ended, np.asarray(self._pay(self._text), np.float32), np.float32(0))
             counted = self.terms.counted(paid, self._count)
@@ -150,7 +156,7 @@ class _Accounts:
         self.lengths += running
         return parts
 
-    def episode(self) -> dict[str, np.ndarray]:
+    def episode_sums(self) -> dict[str, np.ndarray]:
         """Sums of the episodes so far: name -> float64 [N], and `length`."""
         returns = {f"{name}_return": values.copy() for name, values in self.sums.items()}
         return {**returns, "length": self.lengths.copy()}
@@ -209,7 +215,7 @@ class IntrinsicReward(gymnasium.Wrapper):
     ) -> None:
         super().__init__(env)
         pays_last = pays_last_text(env) if last_text is None else last_text
-        self._accounts = _Accounts(_payment(reward, terms), terms, 1, pays_last)
+        self._episode_rewards = _EpisodeRewards(_payment(reward, terms), terms, 1, pays_last)
         self._reader = TextReader(text, count, env.observation_space)
 
     @classmethod
@@ -225,28 +231,30 @@ class IntrinsicReward(gymnasium.Wrapper):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
-        self._accounts.begin(0)
-        self._see(CaptionedStep(observation, info, self.env))
+        self._episode_rewards.begin_episode(0)
+        self._take_text(CaptionedStep(observation, info, self.env))
         return observation, info
 
-    def _see(self, step: CaptionedStep) -> None:
-        self._accounts.see(0, self._reader.text(step), self._reader.count(step.observation))
+    def _take_text(self, step: CaptionedStep) -> None:
+        self._episode_rewards.take_text(0, self._reader.text(step), self._reader.count(step.observation))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
         """Plays one action; its reward is paid for the observation that it was chosen on, and for a final one."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         running = np.ones(1, bool)
-        parts = self._accounts.settle(np.array([reward], np.float32), running)
+        parts = self._episode_rewards.pay_step(np.array([reward], np.float32), running)
         ended = bool(terminated or truncated)
-        self._see(
+        self._take_text(
             CaptionedStep(
                 observation, info, self.env, action, float(reward), bool(terminated), bool(truncated)
             )
         )
-        parts = self._accounts.conclude(parts, running, np.array([ended]))
+        parts = self._episode_rewards.finish_step(parts, running, np.array([ended]))
         info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
         if ended:
-            info[EPISODE] = {name: values[0].item() for name, values in self._accounts.episode().items()}
+            info[EPISODE] = {
+                name: values[0].item() for name, values in self._episode_rewards.episode_sums().items()
+            }
         return observation, float(parts.total[0]), terminated, truncated, info
 
 
@@ -276,7 +284,7 @@ class VectorIntrinsicReward(VectorWrapper):
     ) -> None:
         super().__init__(env)
         pays_last = pays_last_text(env) if last_text is None else last_text
-        self._accounts = _Accounts(_payment(reward, terms), terms, env.num_envs, pays_last)
+        self._episode_rewards = _EpisodeRewards(_payment(reward, terms), terms, env.num_envs, pays_last)
         self._reader = BatchReader(text, count, env)
         self._ended = np.zeros(env.num_envs, bool)
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
@@ -286,9 +294,9 @@ class VectorIntrinsicReward(VectorWrapper):
     def of_agent(cls, env: VectorEnv, folder: str | Path, trust: Iterable[str] = ()) -> Self:
         return cls(env, **_as_trained(folder, env.observation_space, trust))
 
-    def _see(self, steps: Mapping[int, CaptionedStep]) -> None:
+    def _take_text(self, steps: Mapping[int, CaptionedStep]) -> None:
         for column, text in self._reader.texts(steps).items():
-            self._accounts.see(column, text, self._reader.count(steps[column].observation))
+            self._episode_rewards.take_text(column, text, self._reader.count(steps[column].observation))
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts episodes: all, or those of `options["reset_mask"]`."""
@@ -300,19 +308,19 @@ class VectorIntrinsicReward(VectorWrapper):
     def _begin(self, observations: Any, infos: Mapping[str, Any], mask: np.ndarray) -> None:
         columns = np.flatnonzero(mask).tolist()
         for column in columns:
-            self._accounts.begin(column)
+            self._episode_rewards.begin_episode(column)
         firsts = {
             column: CaptionedStep(column_of(observations, column), info_of(infos, column), None)
             for column in columns
         }
-        self._see(firsts)
+        self._take_text(firsts)
         self._ended = self._ended & ~mask
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observations, extrinsic, terminated, truncated, infos = self.env.step(actions)
         # With next-step autoreset an environment that ended takes no action: it shows a new episode's first observation.
         running = ~self._ended
-        parts = self._accounts.settle(np.asarray(extrinsic, np.float32), running)
+        parts = self._episode_rewards.pay_step(np.asarray(extrinsic, np.float32), running)
         ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & running
         same_step = self._mode == "SameStep"
 
@@ -328,11 +336,11 @@ class VectorIntrinsicReward(VectorWrapper):
                 observation, info, None, action, reward, bool(terminated[column]), bool(truncated[column])
             )
 
-        self._see({column: step_of(column) for column in np.flatnonzero(running).tolist()})
-        parts = self._accounts.conclude(parts, running, ended)
+        self._take_text({column: step_of(column) for column in np.flatnonzero(running).tolist()})
+        parts = self._episode_rewards.finish_step(parts, running, ended)
         more = {PARTS: parts._asdict(), f"_{PARTS}": running}
         if ended.any():
-            more |= {EPISODE: self._accounts.episode(), f"_{EPISODE}": ended}
+            more |= {EPISODE: self._episode_rewards.episode_sums(), f"_{EPISODE}": ended}
         fresh = {"NextStep": ~running, "SameStep": ended}.get(self._mode, np.zeros_like(ended))
         self._ended = self._ended | ended
         self._begin(observations, infos, fresh)

@@ -25,7 +25,8 @@ from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
 
 TEXT = b"the quick brown fox jumps over the lazy dog and the dog is not amused at all by it " * 4
-BATCH, LETTERS = 16, 128
+BATCH = 16
+LETTERS = 128
 
 
 class State(NamedTuple):
@@ -34,12 +35,19 @@ class State(NamedTuple):
 
 
 class Bigrams(Task):
-    title, unit, criterion, source = "train bigrams", "letters", "validation/loss", "a text"
-    steps, steps_per_epoch, chunk_steps = 20, 8, 3
+    title = "train bigrams"
+    unit = "letters"
+    criterion = "validation/loss"
+    source = "a text"
+    steps = 20
+    steps_per_epoch = 8
+    chunk_steps = 3
     remedy = "a smaller learning rate"
 
     def __init__(self, parallel: DataParallel, seed: int = 0, rate: float = 0.1, die_at: int | None = None):
-        self.parallel, self.seed, self.die_at = parallel, seed, die_at
+        self.parallel = parallel
+        self.seed = seed
+        self.die_at = die_at
         self.text = np.frombuffer(TEXT, np.uint8).astype(np.int32)
         self.digests = {"the text": hashlib.sha256(TEXT).hexdigest()}
         self.optimizer = optax.adam(rate)

@@ -78,11 +78,13 @@ def view(driver: Any, width: int, height: int, dark: bool = False) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def screenshot(driver: Any, path: Path, whole: bool = True) -> None:
+def screenshot(driver: Any, path: Path, whole_page: bool = True) -> None:
     """Writes a picture of the window, or of the whole page."""
     import base64
 
-    data = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole})
+    data = driver.execute_cdp_cmd(
+        "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole_page}
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(base64.b64decode(data["data"]))
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-QUICK_SECONDS, DEFAULT_SECONDS = 1.0, 10.0
+QUICK_SECONDS = 1.0
+DEFAULT_SECONDS = 10.0
 # Of processes that have ended while the child that started them has not (tests/commands.py).
 elsewhere = 0.0
 

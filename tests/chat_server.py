@@ -26,7 +26,8 @@ class Server:
 
     def __init__(self):
         self.behave = lambda number, request: None
-        self.requests, self.times = [], []
+        self.requests = []
+        self.times = []
         self.keys = set()
         self.most = 0
         # Set, or set when two requests are there at the same time: until then the first one is kept waiting.
@@ -84,12 +85,16 @@ class Server:
     def judge(self, request):
         text = asked(request)
         if single := re.search(r'"text": (".*")}', text):
-            words, template = ("No", "Yes"), '("good_news": "{}")'
+            words = ("No", "Yes")
+            template = '("good_news": "{}")'
             word = words[good(json.loads(single[1]))]
         elif "description_1" not in text:
-            word, template, words = "Hello", "{}", ()
+            word = "Hello"
+            template = "{}"
+            words = ()
         else:
-            words, template = ("1", "2", "None"), '("best_description": "{}")'
+            words = ("1", "2", "None")
+            template = '("best_description": "{}")'
             word = words[rule(*self.captions(request))]
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
         choice["message"]["content"] = "Thinking.\n" + template.format(word)

@@ -47,14 +47,14 @@ class Commands:
         """Runs `python -m motif_jax.launch ARGUMENTS` in `folder`; `typed` is its standard input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        source, said, errors = (self._folder / name for name in ("typed", "said", "errors"))
+        source, output, errors = (self._folder / name for name in ("typed", "said", "errors"))
         source.write_text(typed)
-        line = json.dumps([str(folder), arguments, str(source), str(said), str(errors)])
+        line = json.dumps([str(folder), arguments, str(source), str(output), str(errors)])
         print(line, file=self._process.stdin, flush=True)
         code, seconds = self._process.stdout.readline().split()
         self.seconds += float(seconds)
         budget.elsewhere += float(seconds)
-        return subprocess.CompletedProcess(arguments, int(code), said.read_text(), errors.read_text())
+        return subprocess.CompletedProcess(arguments, int(code), output.read_text(), errors.read_text())
 
 
 @contextlib.contextmanager

@@ -218,7 +218,8 @@ def published(stage: str, variant: str) -> Any:
 @pytest.mark.parametrize("stage", TABLES)
 def test_the_defaults_are_the_published_ones(stage: str) -> None:
     """The source of each stands in its row. A new switch or coefficient gets its row with its source."""
-    faithful, plain = published(stage, "faithful"), published(stage, "")
+    faithful = published(stage, "faithful")
+    plain = published(stage, "")
     table = TABLES[stage]
     assert {key: dotted(faithful, key) for key in table} == {key: row.value for key, row in table.items()}
     values = {key: repr(dotted(plain, key)) for key in table}

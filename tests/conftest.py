@@ -134,9 +134,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = ("slow", "extra") if config.getoption("--quick") else ("extra",)
     chosen = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
-    kept = set(chosen)
+    selected = set(chosen)
     if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        config.hook.pytest_deselected(items=[item for item in items if item not in selected])
         items[:] = chosen
 
 

@@ -42,7 +42,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runs(dataset: Path, compiled_quickly: None) -> Path:
     """Small runs as a quickstart leaves them."""
-    folder, pairs = dataset.parent, {"dataset_dir": str(dataset)}
+    folder = dataset.parent
+    pairs = {"dataset_dir": str(dataset)}
     run_stage("annotate", folder / "annotate", store_dir=str(folder / "answers"), **pairs)
     run_stage("train_reward", folder / "reward", annotator="lexicon_msg_defaultgoal", num_devices=1, **pairs)
     reward = {"reward.dir": str(folder / "reward")}
@@ -136,7 +137,10 @@ def test_the_task_is_played_as_it_says(monkeypatch):
     games = []
     for seed in (3, 3, 4):
         env, out = started("orchard:Orchard", seed, max_episode_steps=200)
-        first, rewards, texts, end = out["garden"].copy(), [], [], RUNNING
+        first = out["garden"].copy()
+        rewards = []
+        texts = []
+        end = RUNNING
         while end == RUNNING:
             reward, end = env.step(int(rng.integers(4)), out)
             rewards.append(reward)
@@ -160,7 +164,8 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 5e6
     monkeypatch.chdir(REPOSITORY)  # the dataset is where the reward's file says
     config = load_config("explain_reward", "")
-    config.reward.dir, config.reward.threshold = str(folder / "reward.safetensors"), "auto"
+    config.reward.dir = str(folder / "reward.safetensors")
+    config.reward.threshold = "auto"
     explain_reward.check(config, tmp_path / "explain")
     pays = rewards.load(folder / "reward.safetensors").intrinsic(
         ["You unlock the yellow door.", "You bump into a wall.", ""], "auto"

@@ -82,8 +82,8 @@ def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenIt
     rewards = [-1.0 if end == "a" else None for _, end in utterances]
     if paid is not None:
         ends = np.cumsum([len(utterance) + 1 for utterance, end in utterances if end == "a"]) - 1
-        given = iter([float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends])
-        rewards = [None if each is None else next(given) for each in rewards]
+        action_rewards = iter([float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends])
+        rewards = [None if reward_or_none is None else next(action_rewards) for reward_or_none in rewards]
     dialogue = Dialogue(
         tuple(utterance for utterance, _ in utterances), tuple(rewards), text.endswith("</eod>")
     )
@@ -110,10 +110,12 @@ def settings_of(case: Case) -> ImplicitQSettings:
 
 def items_of(case: Case, quirks: Quirks = PUBLISHED) -> list[TokenItem]:
     """The case's games from their texts, cut as it says."""
-    paid, max_len = case.arrays["batch/rewards"], case.options.get("max_len")
-    given = zip(case.texts, paid, strict=True)
+    paid = case.arrays["batch/rewards"]
+    max_len = case.options.get("max_len")
+    games = zip(case.texts, paid, strict=True)
     return [
-        truncated(item_of(text, case.options.get("tr", 0.0), each), max_len, quirks) for text, each in given
+        truncated(item_of(text, case.options.get("tr", 0.0), token_rewards), max_len, quirks)
+        for text, token_rewards in games
     ]
 
 

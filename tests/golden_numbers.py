@@ -92,7 +92,8 @@ def assert_golden(
     far = {}
     for name, tensor in tensors.items():
         values = np.asarray(tensor, np.float64)
-        norm, head = float(golden[f"{prefix}/{name}/l2"]), golden[f"{prefix}/{name}/head8"]
+        norm = float(golden[f"{prefix}/{name}/l2"])
+        head = golden[f"{prefix}/{name}/head8"]
         entry = max(norm / np.sqrt(values.size), np.abs(head).max())
         distance = Closeness(
             abs(np.linalg.norm(values) - norm) / norm,

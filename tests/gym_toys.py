@@ -28,7 +28,9 @@ class Vault(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self._cell, self._key, self._steps = int(self.np_random.integers(1, self.CELLS - 1)), False, 0
+        self._cell = int(self.np_random.integers(1, self.CELLS - 1))
+        self._key = False
+        self._steps = 0
         return self._observation(), {"said": ""}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -38,7 +40,8 @@ class Vault(gymnasium.Env):
         self._steps += 1
         text = "You stand still." if self._cell == before else ""
         if self._cell == 0 and not self._key:
-            self._key, text = True, "You find a key."
+            self._key = True
+            text = "You find a key."
         opened = self._cell == self.CELLS - 1 and self._key
         info = {"said": text, "is_success": opened, "length": 99, "steps_with_key": np.int64(self._key)}
         return self._observation(), float(opened), opened, False, info

@@ -43,18 +43,18 @@ def test_the_cpu_build_is_started_by_its_module(tmp_path: Path) -> None:
 
 def test_a_command_of_ones_own_serves(tmp_path: Path) -> None:
     write_program(tmp_path / ".venv-vllm/bin/python")
-    own = write_program(tmp_path / "vllm")
+    program = write_program(tmp_path / "vllm")
 
-    command = command_of(tmp_path, "models/Judge", "2", VLLM=str(own))
+    command = command_of(tmp_path, "models/Judge", "2", VLLM=str(program))
 
-    assert command.startswith(f"{own} serve models/Judge ")
+    assert command.startswith(f"{program} serve models/Judge ")
     assert "--tensor-parallel-size 2" in command
     assert "--dtype" not in command
 
 
 def test_flags_of_the_caller_come_last(tmp_path: Path) -> None:
-    own = write_program(tmp_path / "vllm")
+    program = write_program(tmp_path / "vllm")
 
-    command = command_of(tmp_path, "Judge", "0", "8000", "--max-model-len", "512", VLLM=str(own))
+    command = command_of(tmp_path, "Judge", "0", "8000", "--max-model-len", "512", VLLM=str(program))
 
     assert command.endswith("--max-model-len 512\n")

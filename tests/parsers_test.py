@@ -24,7 +24,8 @@ from motif_jax.rl.config import Actors
 from motif_jax.rl.settings import actor_cores
 
 FORM = make_form('("best_description": {verdict})', ("1", "2", "None"))
-OURS, PUBLISHED = AnswerParser(FORM), AnswerParser(FORM, first_match=True)
+OURS = AnswerParser(FORM)
+PUBLISHED = AnswerParser(FORM, first_match=True)
 
 
 def coordinator(text: str) -> None:

@@ -24,7 +24,8 @@ def normed(x: np.ndarray, layer: Any, epsilon: float = 1e-5) -> np.ndarray:
 def convolution(x: np.ndarray, layer: Any, stride: int = 1) -> np.ndarray:
     """Cross-correlation of [N, H, W, C] with a zero on each side."""
     kernel = np.asarray(layer["kernel"], np.float64)
-    size, x = len(kernel), np.pad(np.asarray(x, np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    size = len(kernel)
+    x = np.pad(np.asarray(x, np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     rows, columns = ((side - size) // stride + 1 for side in x.shape[1:3])
     y = np.zeros((len(x), rows, columns, kernel.shape[-1])) + np.asarray(layer["bias"], np.float64)
     for i, j in np.ndindex(size, size):

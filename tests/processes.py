@@ -42,12 +42,12 @@ def free_port() -> int:
 
 
 def wait_until(
-    condition: Callable[[], object], what: str, seconds: float = 500.0, interval: float = 0.1
+    condition: Callable[[], object], event: str, seconds: float = 500.0, interval: float = 0.1
 ) -> None:
     """Returns when `condition` holds, which is asked every `interval` seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"it did not happen in {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"it did not happen in {seconds} s: {event}"
         time.sleep(interval)
 
 
@@ -178,7 +178,8 @@ def killed_often(
     """
     kills = 0
     for attempt in range(24):
-        before, program = progress(), start(attempt)
+        before = progress()
+        program = start(attempt)
         with ended([program]):
             while program.process.poll() is None and progress() < before + step:
                 time.sleep(0.001)

@@ -11,7 +11,8 @@ from markdown_it import MarkdownIt
 
 REPOSITORY = Path(__file__).parent.parent
 GLOSSARY = REPOSITORY / "docs" / "glossary.md"
-LONGEST, MEAN = 35, 20
+LONGEST = 35
+MEAN = 20
 
 _LEFT_OUT = re.compile(
     r"<!-- (?P<name>[a-z_]+)\b[^>]*-->.*?<!-- (?:/(?P=name)|(?P=name): end) -->"  # tables that a program writes

@@ -39,7 +39,8 @@ _OF_THE_MACHINE = re.compile(
 _PER_SECOND = re.compile(r"[\d.,]+ (\w+ a second|\w+/s|s|ms|seconds)\b")
 # Stands for what differs from run to run.
 _ANY = "\N{ASTERISM}"
-_RELATIVE, _ABSOLUTE = 0.01, 1e-4
+_RELATIVE = 0.01
+_ABSOLUTE = 1e-4
 
 
 def outcome_text(call: Callable[..., Any], *arguments: Any, folder: Any = None, **named: Any) -> str:
@@ -94,7 +95,8 @@ def assert_matches_recorded_section(name: str, section: str, text: str, record: 
 
 
 def _is_close_text(one: str, other: str) -> bool:
-    words, others = _NUMBER.split(one), _NUMBER.split(other)
+    words = _NUMBER.split(one)
+    others = _NUMBER.split(other)
     return len(words) == len(others) and all(map(is_close, words, others))
 
 

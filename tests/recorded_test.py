@@ -14,18 +14,22 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.play.films import player
 from tests import made_up_films, made_up_runs
+from tests.envs.playing import installed_names
 from tests.recorded_outputs import assert_matches_recording
 
 # One environment of each kind and of each family of levels; others differ in their tables alone.
 ENVIRONMENTS = [
-    name for place, name in enumerate(registry.names()) if "MiniHack" not in name or place % 6 == 0
+    name for number, name in enumerate(installed_names()) if "MiniHack" not in name or number % 6 == 0
 ]
 
 
 def played(name: str, first_seed: int = 0, steps: int = 60) -> list[Any]:
     """Observations, rewards, ends and numbers while actions are drawn, episode after episode."""
-    environment, draws = registry.make(name), np.random.default_rng(1)
-    out, rows, ended = empty_observation(environment.spec), [], True
+    environment = registry.make(name)
+    draws = np.random.default_rng(1)
+    out = empty_observation(environment.spec)
+    rows = []
+    ended = True
     for step in range(steps):
         if ended:
             environment.reset(first_seed + step, out)
@@ -76,7 +80,8 @@ def test_the_report_of_a_run_is_this_text(tmp_path: Path, record: bool) -> None:
 @pytest.mark.parametrize("hacking", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_reports_page_and_texts_agree(tmp_path: Path, hacking: bool) -> None:
     data = made_up_runs.run_data(tmp_path, hacking=hacking)
-    texts, page = made_up_runs.run_texts(data), made_up_runs.run_page(data)
+    texts = made_up_runs.run_texts(data)
+    page = made_up_runs.run_page(data)
 
     headings = re.findall(r"^## (.*)$", texts["report.md"], re.MULTILINE)
     assert headings

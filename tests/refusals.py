@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
@@ -14,9 +17,9 @@ from motif_jax.core.errors import UserError
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
-def config_of(config: str, *given: str) -> ConfigDict:
+def config_of(config: str, *arguments: str) -> ConfigDict:
     """The config that `--config=configs/CONFIG GIVEN...` means."""
-    rest, trusted = command_line.split_trusted(["launch", f"--config={CONFIGS / config}", *given])
+    rest, trusted = command_line.split_trusted(["launch", f"--config={CONFIGS / config}", *arguments])
     entry_points.trust(trusted)
     valued, cleared = command_line.split_none(rest)
     values = flags.FlagValues()
@@ -44,3 +47,8 @@ def refusal(config: str, workdir: Path, *flags: str) -> str:
     line = said_of(config_of(config, *flags), workdir)
     assert line is not None
     return line
+
+
+def refuses(words: str) -> Any:
+    """Expects a UserError of one line that holds these words."""
+    return pytest.raises(UserError, match=rf"(?s)\A[^\n]*{re.escape(words)}[^\n]*\Z")

@@ -28,7 +28,7 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("refused")
     make_dataset(folder, pairs=12)
     np.save(folder / "preference" / "other.npy", np.zeros(12, np.int8))
@@ -69,11 +69,11 @@ def cases(listed: str, folder: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("config", REFUSED)
 def test_a_misfit_is_refused_before_the_run_folder_is_made(
-    config: str, place: Path, tmp_path: Path, record: bool
+    config: str, inputs: Path, tmp_path: Path, record: bool
 ) -> None:
-    names = {place: "AT", tmp_path: "OUT", REPOSITORY: "REPOSITORY"}
+    names = {inputs: "AT", tmp_path: "OUT", REPOSITORY: "REPOSITORY"}
     lines = []
-    for case, flags in cases(REFUSED[config], place).items():
+    for case, flags in cases(REFUSED[config], inputs).items():
         line = recorded_outputs.replaced(refusal(config, tmp_path / "new", *flags), names)
         # What this machine has left, and its cores.
         line = re.sub(r"[\d,.]+ (MiB|GB)\b", r"SIZE \1", line)
@@ -83,6 +83,6 @@ def test_a_misfit_is_refused_before_the_run_folder_is_made(
 
 
 @pytest.mark.parametrize("config", TAKEN)
-def test_a_value_at_its_limit_is_accepted(config: str, place: Path, tmp_path: Path) -> None:
-    for case, flags in cases(TAKEN[config], place).items():
+def test_a_value_at_its_limit_is_accepted(config: str, inputs: Path, tmp_path: Path) -> None:
+    for case, flags in cases(TAKEN[config], inputs).items():
         assert said_of(config_of(config, *flags), tmp_path / "new") is None, case

@@ -20,10 +20,11 @@ from motif_jax.lm.token_data.writer import TokensWriter
 @contextlib.contextmanager
 def takes(steps: int) -> Iterator[None]:
     """Fails where the offline trainings in the block take other than so many steps together."""
-    train_chunk, taken = OfflineTrainer.train_chunk, [0]
+    train_chunk = OfflineTrainer.train_chunk
+    taken = [0]
 
-    def counted(self: OfflineTrainer, *given: Any) -> Any:
-        carry, numbers = train_chunk(self, *given)
+    def counted(self: OfflineTrainer, *arguments: Any) -> Any:
+        carry, numbers = train_chunk(self, *arguments)
         taken.append(sum(len(part[FINITE]) for part in numbers))
         return carry, numbers
 
@@ -45,15 +46,16 @@ def saved_step(workdir: Path) -> int:
 
 
 @contextlib.contextmanager
-def tokenised(most: int | None = None) -> Iterator[list[Any]]:
+def tokenised(max_items: int | None = None) -> Iterator[list[Any]]:
     """Gives the items that datasets of tokens get in the block; the one behind `most` of them ends it, as if it were killed there."""
-    add, items = TokensWriter.add, list[Any]()
+    add = TokensWriter.add
+    items = list[Any]()
 
-    def told(self: TokensWriter, *given: Any, **named: Any) -> None:
-        if len(items) == most:
+    def told(self: TokensWriter, *arguments: Any, **named: Any) -> None:
+        if len(items) == max_items:
             raise KeyboardInterrupt
-        items.append(given)
-        add(self, *given, **named)
+        items.append(arguments)
+        add(self, *arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(TokensWriter, "add", told)

@@ -114,7 +114,10 @@ def annotation_config(values: Mapping[str, object] = MappingProxyType({})) -> An
 def reward_config(dataset: Path, **overrides: object) -> ConfigDict:
     """The smoke config on one device with one epoch, and `overrides` by dotted name."""
     config = load_config("train_reward")
-    config.dataset_dir, config.annotator, config.num_devices, config.epochs = str(dataset), "test", 1, 1
+    config.dataset_dir = str(dataset)
+    config.annotator = "test"
+    config.num_devices = 1
+    config.epochs = 1
     config.update_from_flattened_dict(overrides)
     return config
 

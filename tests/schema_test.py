@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Wandb
 from motif_jax.oni import label_config as online
-from motif_jax.rl.config import AgentReward, AnyAlgorithm, agent_config
+from motif_jax.rl.config import AgentConfig, AgentReward, AnyAlgorithm, agent_config
 from motif_jax.schema import Key
 from tests.recorded_outputs import assert_matches_recording
 from tests.stage_inputs import CONFIGS, variants
@@ -22,15 +23,29 @@ from tests.stage_inputs import CONFIGS, variants
 NAMES = [name for name in CONFIGS if name != "benchmark"]
 
 
-def wrong(key: Key) -> list[Any]:
-    """Values that a key may not have: of another type, outside its range, none of its choices, None."""
-    uneven = None if key.multiple_of == 1 else key.default
-    beyond = [(key.above, 0), (key.below, 0), (key.minimum, -1), (key.maximum, 1), (uneven, 1)]
-    values_outside: list[Any] = [end + step for end, step in beyond if end is not None]
+def wrong_values(key: Key) -> list[Any]:
+    """Values that a key may not have: outside its range, of another type, none of its choices, None."""
+    numbers: list[Any] = []
+    if key.above is not None:
+        numbers.append(key.above)
+    if key.below is not None:
+        numbers.append(key.below)
+    if key.minimum is not None:
+        numbers.append(key.minimum - 1)
+    if key.maximum is not None:
+        numbers.append(key.maximum + 1)
+    if key.multiple_of != 1 and key.default is not None:
+        numbers.append(key.default + 1)
+
     kind = key.type or type(key.default)
-    values = [(value,) if kind is tuple else value for value in values_outside]
-    values += [["no such thing"]] if kind not in (str, tuple) else ["no such thing"] if key.choices else []
-    return values if key.optional else [*values, None]
+    values = [(number,) if kind is tuple else number for number in numbers]
+    if kind not in (str, tuple):
+        values.append(["no such thing"])
+    elif key.choices:
+        values.append("no such thing")
+    if not key.optional:
+        values.append(None)
+    return values
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,9 +57,9 @@ def test_every_key_has_a_meaning_and_refuses_wrong_values(name: str) -> None:
             continue
         assert key.help, path
         key.require(path, value)
-        for bad in wrong(key):
+        for wrong_value in wrong_values(key):
             with pytest.raises(UserError, match="^" + re.escape(f"config.{path}=") + r".*: must be .*\Z"):
-                key.require(path, bad)
+                key.require(path, wrong_value)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -145,31 +160,90 @@ def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
 
 def test_keys_are_not_shared_between_configs() -> None:
     resources.config("train_agent").batch_size = 64
+
     assert resources.config("train_agent").batch_size == 4096
-    changed = schema.section({"a": {"b": Key(1, "")}})
-    schema.update(changed, {"a.b": 2})
-    assert changed.a.b == 2
+
+
+def test_an_update_reaches_keys_of_inner_sections() -> None:
+    config = schema.section({"a": {"b": Key(1, "")}})
+
+    schema.update(config, {"a.b": 2})
+
+    assert config.a.b == 2
+
+
+def test_an_unknown_key_of_an_update_is_refused() -> None:
+    config = schema.section({"a": {"b": Key(1, "")}})
+
     with pytest.raises(KeyError, match=r"not a key of this config: c"):
-        schema.update(changed, {"a": {"c": 2}})
+        schema.update(config, {"a": {"c": 2}})
+
+
+def test_a_section_has_no_default_for_an_unknown_key() -> None:
     with pytest.raises(KeyError, match="c"):
         schema.section_keys(Wandb, c=3)
 
 
-def test_outside_parts_read_their_keys_and_ours_keep_types() -> None:
-    mine = {"alpha": 2.0, "sizes": (3, 4), "deep": {"beta": 1}}
-    sections = {"reward": {"kind": "own.part:Reward"}, "algorithm": {"name": "own.part:Algorithm"}}
-    asked = {"kind": "own.part:Judge", "goal": "gold"}
-    # Keys that are ours elsewhere say nothing here.
-    sections["reward"] |= {"minibatch_size": 7, "training": {"mine": 1}, **mine}  # type: ignore[dict-item]
-    sections["algorithm"] |= {"training": {"mine": 1}, **mine}  # type: ignore[dict-item]
-    config = agent_config(ConfigDict({**sections, "annotator": {**asked, **mine}, "stage": "train_agent"}))
-    assert isinstance(config.reward, AgentReward)
-    assert isinstance(config.algorithm, AnyAlgorithm)
-    parts: list[Any] = [config.reward, config.algorithm, config.annotator, online.annotator_config(config)]
-    for part in parts:
-        assert (part.alpha, part.sizes, part.deep.beta) == (2.0, (3, 4), 1)
-        assert dataclasses.asdict(dataclasses.replace(part, alpha=3.0))["deep"] == {"beta": 1}
-    assert [part.training.mine for part in parts[:2]] == [1, 1]
-    assert config.reward.dir is None
-    assert (parts[3].annotator, parts[3].goal, parts[3].captions.messages) == ("own.part:Judge", "gold", True)
-    assert not hasattr(agent_config({"reward": mine}).reward, "alpha"), "a reward of ours has its own keys"
+# Keys that no class of the package has.
+OUTSIDE_KEYS = {"alpha": 2.0, "sizes": (3, 4), "deep": {"beta": 1}}
+# Names that keys of the package have elsewhere, with values of other types.
+FAMILIAR_KEYS = {"training": {"mine": 1}}
+
+
+OUTSIDE_SECTIONS: dict[str, Callable[[AgentConfig], Any]] = {
+    "reward": lambda config: config.reward,
+    "algorithm": lambda config: config.algorithm,
+    "annotator": lambda config: config.annotator,
+    "annotator of questions": online.annotator_config,
+}
+
+
+@pytest.fixture
+def outside_config() -> AgentConfig:
+    """A training whose reward, algorithm and annotator stand outside the package."""
+    sections: dict[str, Any] = {
+        "stage": "train_agent",
+        "reward": {"kind": "own.part:Reward", "minibatch_size": 7, **FAMILIAR_KEYS, **OUTSIDE_KEYS},
+        "algorithm": {"name": "own.part:Algorithm", **FAMILIAR_KEYS, **OUTSIDE_KEYS},
+        "annotator": {"kind": "own.part:Judge", "goal": "gold", **OUTSIDE_KEYS},
+    }
+    return agent_config(ConfigDict(sections))
+
+
+@pytest.mark.parametrize("section_of", OUTSIDE_SECTIONS.values(), ids=OUTSIDE_SECTIONS)
+def test_a_part_from_outside_reads_its_own_keys(
+    outside_config: AgentConfig, section_of: Callable[[AgentConfig], Any]
+) -> None:
+    section = section_of(outside_config)
+
+    assert (section.alpha, section.sizes, section.deep.beta) == (2.0, (3, 4), 1)
+    copy = dataclasses.replace(section, alpha=3.0)
+    assert dataclasses.asdict(copy)["deep"] == {"beta": 1}
+
+
+def test_a_part_from_outside_may_use_names_of_our_keys(outside_config: AgentConfig) -> None:
+    algorithm: Any = outside_config.algorithm
+    reward: Any = outside_config.reward
+
+    assert algorithm.training.mine == 1
+    assert reward.training.mine == 1
+    assert isinstance(algorithm, AnyAlgorithm)
+
+
+def test_a_part_from_outside_has_the_keys_of_its_kind(outside_config: AgentConfig) -> None:
+    assert isinstance(outside_config.reward, AgentReward)
+    assert outside_config.reward.dir is None
+
+
+def test_an_annotator_from_outside_keeps_our_keys(outside_config: AgentConfig) -> None:
+    annotator: Any = online.annotator_config(outside_config)
+
+    assert annotator.annotator == "own.part:Judge"
+    assert annotator.goal == "gold"
+    assert annotator.captions.messages is True
+
+
+def test_a_reward_of_ours_has_its_own_keys_alone() -> None:
+    config = agent_config({"reward": OUTSIDE_KEYS})
+
+    assert not hasattr(config.reward, "alpha")

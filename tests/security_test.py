@@ -46,7 +46,8 @@ def opens_to_write(node: ast.AST) -> TypeGuard[ast.Call]:
 
 @pytest.mark.slow
 def test_no_foreign_code_runs_and_only_regular_files_are_written() -> None:
-    dangerous, irregular = {}, []
+    dangerous = {}
+    irregular = []
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
         if match := DANGEROUS.search(text):
@@ -159,7 +160,8 @@ def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) ->
     assert "default-src 'none'" in shown
     assert set(re.findall(r'href="#([^"]+)"', shown)) <= set(re.findall(r'\bid="([^"]+)"', shown))
     html = Page(shown)
-    data.title, data.labels = HOSTILE, {HOSTILE: {"first": 1}}
+    data.title = HOSTILE
+    data.labels = {HOSTILE: {"first": 1}}
     table = made_up_runs.run_texts(data)["report.md"]
     markdown = Page(MarkdownIt("commonmark").enable("table").render(table))
     assert markdown.scripts == []

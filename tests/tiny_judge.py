@@ -28,7 +28,8 @@ _MONSTERS = (
     "newt,jackal,grid bug,goblin,kobold,gnome lord,hill orc,giant ant,acid blob,lichen,kitten,pony,dwarf"
 )
 _THINGS = "dagger,scroll,potion,wand,food ration,apple,spellbook,ring,large box,chest,boulder,iron key,candle"
-MONSTERS, THINGS = _MONSTERS.split(","), _THINGS.split(",")
+MONSTERS = _MONSTERS.split(",")
+THINGS = _THINGS.split(",")
 # The last one is the empty message.
 NEUTRAL = (
     "You see here a {o}.|The {m} bites!|The {m} misses you.|You miss the {m}.|It's a wall.|"
@@ -76,7 +77,7 @@ _VARIABLES = "HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 "
 _VARIABLES += (
     "VLLM_ENABLE_V1_MULTIPROCESSING=0 OMP_NUM_THREADS=1 VLLM_LOGGING_LEVEL=ERROR VLLM_HOST_IP=127.0.0.1"
 )
-ENVIRONMENT = dict(each.split("=") for each in _VARIABLES.split())
+ENVIRONMENT = dict(variable.split("=") for variable in _VARIABLES.split())
 OPTIONS = {
     "dtype": "float32",
     "enforce_eager": True,
@@ -143,7 +144,8 @@ def cached(folder: Path, python: str) -> Path:
     out = folder.absolute() / f"tiny_judge-{state.hexdigest()}" / "judge"
     if not out.is_dir():
         out.parent.mkdir(parents=True, exist_ok=True)
-        root, environment = Path(__file__).parents[1], {**os.environ, **ENVIRONMENT}
+        root = Path(__file__).parents[1]
+        environment = {**os.environ, **ENVIRONMENT}
         line = [python, "-m", "tests.tiny_judge", str(out)]
         subprocess.run(line, check=True, cwd=root, env=environment, timeout=1500)
     return out
@@ -219,7 +221,8 @@ class Judge:
         """Share of held-out conversations whose last turn is right to the token."""
         import torch
 
-        rng, right = random.Random(1000), 0
+        rng = random.Random(1000)
+        right = 0
         with torch.no_grad():
             for _ in range(batches):
                 ids, targets = self.batch(64, rng)

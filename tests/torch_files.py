@@ -62,7 +62,8 @@ def _pretend_torch() -> Iterator[None]:
     def _rebuild_tensor_v2(*_: Any) -> None:
         raise AssertionError("a pickle was executed")
 
-    _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    _rebuild_tensor_v2.__module__ = "torch._utils"
+    _rebuild_tensor_v2.__qualname__ = "_rebuild_tensor_v2"
     modules["torch._utils"]._rebuild_tensor_v2 = _rebuild_tensor_v2
     modules["torch"]._utils = modules["torch._utils"]
     with mock.patch.dict(sys.modules, modules):

@@ -10,7 +10,8 @@ import numpy as np
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec, Frame
 
-LENGTH, ACTIONS = 6, 5
+LENGTH = 6
+ACTIONS = 5
 
 
 class Corridor:
@@ -35,7 +36,8 @@ class Corridor:
         )
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        self._at, self._steps = seed % (LENGTH - 1), 0
+        self._at = seed % (LENGTH - 1)
+        self._steps = 0
         self._write(out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
@@ -74,7 +76,8 @@ class CorridorRenderer:
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         at = int(observation["tokens"].argmax())
         line = np.full(LENGTH, ord("."), np.uint8)
-        line[at], line[-1] = ord("@"), ord("$")
+        line[at] = ord("@")
+        line[-1] = ord("$")
         return Frame(line[None], np.full((1, LENGTH), 7, np.uint8), (0, at), {"cell": at})
 
 
@@ -97,7 +100,8 @@ class Talker:
     """Shows what a pairs dataset holds, has as many actions as the random players, and takes the step limit alone."""
 
     def __init__(self, name: str, max_episode_steps: int = 30) -> None:
-        self.spec, self._limit = self.make_spec(name), max_episode_steps
+        self.spec = self.make_spec(name)
+        self._limit = max_episode_steps
         self._state = self._steps = 0
 
     @staticmethod
@@ -106,11 +110,13 @@ class Talker:
         return EnvironmentSpec(shown, len(TASK_KEYS), text_field="message")
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        self._state, self._steps = seed % 97, 0
+        self._state = seed % 97
+        self._steps = 0
         self._write(out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        self._state, self._steps = (self._state + action) % 97, self._steps + 1
+        self._state = (self._state + action) % 97
+        self._steps = self._steps + 1
         self._write(out)
         return 0.0, TRUNCATED if self._steps >= self._limit else RUNNING
 

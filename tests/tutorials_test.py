@@ -18,7 +18,7 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play.evaluation_files import read_evaluation
 from tests.commands import commands
-from tests.lm import talkers
+from tests.lm import real_model, talkers
 from tests.reward_fixtures import environment
 
 pytestmark = pytest.mark.extra
@@ -41,6 +41,7 @@ TINY = {
     "annotate": "",
     "train_reward": "--config.batch_size=8 --config.epochs=1",
     "explain_reward": "",
+    "report": "--config.plots=False",
     "train_agent": "--config.train_for_env_steps=256 --config.batch_size=128 --config.rollout=16 --config.actors.workers=1 "
     "--config.actors.envs_per_worker=4 --config.environment.max_episode_steps=20",
     "compare": "--config.resamples=20 --config.claims=",
@@ -101,7 +102,8 @@ def test_steering(tmp_path: Path, repository: Path) -> None:
 
 
 def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
-    page, examples = repository / "docs/tutorials/my_environment.md", repository / "docs/examples"
+    page = repository / "docs/tutorials/my_environment.md"
+    examples = repository / "docs/examples"
     code = [line for line in (examples / "mine.py").read_text().splitlines() if line.strip()]
     assert len(code) < 40
     (tmp_path / "docs").symlink_to(repository / "docs")
@@ -118,11 +120,27 @@ def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
     assert {"success", "intrinsic_return", "captions_cut"} <= set(evaluation["measures"])
 
 
-def test_the_notebook_is_the_page(repository: Path) -> None:
-    page = repository / "docs/tutorials/my_environment.md"
-    notebook = runpy.run_path(str(page.with_name("notebook.py")))["notebook"](
-        page.read_text(encoding="utf-8")
-    )
-    assert page.with_suffix(".ipynb").read_text(encoding="utf-8") == notebook, (
-        "python docs/tutorials/notebook.py"
-    )
+def test_a_real_model_judges_on_a_laptop(tmp_path: Path, repository: Path) -> None:
+    pytest.importorskip("gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'")
+    if not real_model.FILE.is_file():
+        real_model.download(real_model.FILE)
+    (tmp_path / "runs/laptop").mkdir(parents=True)
+    (tmp_path / "runs/laptop/judge.gguf").symlink_to(real_model.FILE)
+
+    run_page(repository / "docs/tutorials/judge_on_a_laptop.md", tmp_path, repository, **environment())
+
+    runs = tmp_path / "runs/laptop"
+    probe = json.loads((runs / "probe/probe.json").read_text())
+    assert probe["answers"] == 60
+    assert (runs / "likes/explain.html").is_file()
+    assert (runs / "report/report.html").is_file()
+
+
+@pytest.mark.parametrize("name", ["my_environment", "judge_on_a_laptop"])
+def test_a_notebook_is_its_page(name: str, repository: Path) -> None:
+    page = repository / f"docs/tutorials/{name}.md"
+    notebook = runpy.run_path(str(page.with_name("notebook.py")))["notebook"]
+
+    written = page.with_suffix(".ipynb").read_text(encoding="utf-8")
+
+    assert written == notebook(page.read_text(encoding="utf-8")), "python docs/tutorials/notebook.py"

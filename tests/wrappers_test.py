@@ -62,7 +62,9 @@ TASK = np.array([10, 20, 25, 25])
 
 def play(env: gymnasium.Env) -> tuple[list[float], list[dict[str, Any]]]:
     env.reset(seed=0)
-    paid, infos, ended = [], [], False
+    paid = []
+    infos = []
+    ended = False
     while not ended:
         _, reward, ended, _, info = env.step(0)
         paid.append(reward)
@@ -185,7 +187,8 @@ def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode)
 def test_an_observation_that_a_wrapper_cannot_read_is_refused() -> None:
     with pytest.raises(UserError, match="no field 'prompt' but message"):
         wrappers.IntrinsicReward(Talking(), worth, text="prompt")
-    cart, vector = gymnasium.make("CartPole-v1"), SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
+    cart = gymnasium.make("CartPole-v1")
+    vector = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
     for wrapper, env in ((wrappers.IntrinsicReward, cart), (wrappers.VectorIntrinsicReward, vector)):
         with pytest.raises(UserError, match="no field 'message' but Box"):
             wrapper(env, worth)
@@ -230,7 +233,8 @@ def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Pat
     """The same episode with the field that has them and without, and NLE's own environment."""
     import nle  # noqa: F401 (registers its environments)
 
-    paid, player = [], agents.load(agent)
+    paid = []
+    player = agents.load(agent)
     for env in (player.make_env(), FilterObservation(player.make_env(), ("message",))):
         wrapped = wrappers.IntrinsicReward.of_agent(env, agent)
         wrapped.reset(seed=3)

@@ -12,13 +12,13 @@ import numpy as np
 
 from motif_jax import lm
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, ENGLISH
-from motif_jax.envs.babyai_text.probes import OWN, read
+from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, read
 from motif_jax.envs.babyai_text.prompts import behind_prompt
 from motif_jax.lm import scoring
 from motif_jax.lm.tokens import candidate_rows, padded
 
 model = lm.load(sys.argv[1])
-prompts = [probe.prompt(ACTIONS, ENGLISH) for probe in read(OWN)]
+prompts = [probe.prompt(ACTIONS, ENGLISH) for probe in read(PACKAGE_PROBES)]
 
 # As GLAM acts by default: the prompt ends before its last blank, with which each action begins.
 before = [prompt.rstrip(" ") for prompt in prompts]

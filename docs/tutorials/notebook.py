@@ -1,4 +1,4 @@
-"""Makes my_environment.ipynb of my_environment.md: its commands are cells, all else is text.
+"""Makes notebooks of pages: their commands are cells, all else is text.
 
 python docs/tutorials/notebook.py
 """
@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("my_environment.md")
+PAGES = [Path(__file__).with_name(name) for name in ("my_environment.md", "judge_on_a_laptop.md")]
 _BASH = re.compile(r"^```bash\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 # Where the commands are given, and what their `python` is.
 _FIRST = 'import os\nimport sys\n\nos.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]\n%cd ../..'
@@ -15,18 +15,19 @@ _FIRST = 'import os\nimport sys\n\nos.environ["PATH"] = os.path.dirname(sys.exec
 
 def notebook(page: str) -> str:
     """The notebook of a page, as the text of its file."""
-    cells = [_cell("code", _FIRST)]
-    for place, part in enumerate(_BASH.split(page)):
-        if part.strip():
-            cells.append(
-                _cell("code", f"%%bash\n{part.strip()}") if place % 2 else _cell("markdown", part.strip())
-            )
-    first, title, *rest = cells
-    for number, cell in enumerate(cells := [title, first, *rest]):
+    # A text stands between each two blocks of commands, and before the first.
+    parts = [part.strip() for part in _BASH.split(page)]
+    cells = [_cell("markdown", parts[0]), _cell("code", _FIRST)]
+    for position, part in enumerate(parts[1:], start=1):
+        if not part:
+            continue
+        is_command = position % 2 == 1
+        cells.append(_cell("code", f"%%bash\n{part}") if is_command else _cell("markdown", part))
+    for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    made = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+    content = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _cell(kind: str, text: str) -> dict[str, object]:
@@ -35,4 +36,5 @@ def _cell(kind: str, text: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    PAGE.with_suffix(".ipynb").write_text(notebook(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.with_suffix(".ipynb").write_text(notebook(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -34,6 +34,16 @@ def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False) 
     return True
 
 
+def is_held(folder: str | os.PathLike[str], name: str = ".lock") -> bool:
+    """Whether a process holds `folder` by a `FolderLock`. Raises UserError: it lies on a file system without locks."""
+    path = Path(folder) / name
+    if not path.exists():
+        return False
+    # Where nobody holds it, this process does until the file is closed: a moment in which a run cannot start.
+    with open(path, "a", encoding="utf-8", opener=regular_file) as file:
+        return not lock(file, folder)
+
+
 @contextlib.contextmanager
 def FolderLock(
     folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None

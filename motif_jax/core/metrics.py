@@ -10,14 +10,14 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tensorboardX.proto import event_pb2, summary_pb2
+from tensorboardX.proto import event_pb2, summary_pb2, tensor_pb2
 from tensorboardX.record_writer import RecordWriter
 
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import atomic_write_text, json_line, naming, read_json_lines, regular_file
 
 FILE_NAME = "metrics.jsonl"
@@ -27,6 +27,13 @@ _FLUSH_SECONDS = 120.0
 def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a run's metrics.jsonl, as `read_json_lines` does."""
     return read_json_lines(Path(workdir) / FILE_NAME, ["step"])
+
+
+class MetricTable(NamedTuple):
+    """A table of texts for TensorBoard's text tab and W&B."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
@@ -72,6 +79,15 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
             self._file.flush()
         if self._wandb is not None:
             self._wandb.log({k: v for k, v in row.items() if k != "time"}, step=int(step))
+
+    def write_table(self, step: int, name: str, table: MetricTable) -> None:
+        """Shows a table of texts at a step; metrics.jsonl has numbers only."""
+        # Indented by four blanks Markdown shows lines as they are, whatever the texts hold.
+        lines = [printable("    " + "  ".join(cells)) for cells in (table.header, *table.rows)]
+        self._events.add_text(int(step), name, "\n".join(lines))
+        if self._wandb is not None:
+            shown = import_wandb().Table(columns=list(table.header), data=[list(row) for row in table.rows])
+            self._wandb.log({name: shown}, step=int(step))
 
     def flush(self) -> None:
         with naming(self._path):
@@ -120,6 +136,15 @@ class _Events:
         if time.monotonic() >= self._flush_at:
             self.flush()
             self._flush_at = time.monotonic() + _FLUSH_SECONDS
+
+    def add_text(self, step: int, name: str, markdown: str) -> None:
+        """Writes a text for TensorBoard's text tab."""
+        plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name="text")
+        metadata = summary_pb2.SummaryMetadata(plugin_data=plugin)
+        tensor = tensor_pb2.TensorProto(dtype="DT_STRING", string_val=[markdown.encode()])
+        tensor.tensor_shape.dim.add(size=1)
+        value = summary_pb2.Summary.Value(tag=name, metadata=metadata, tensor=tensor)
+        self._write(step=step, summary=summary_pb2.Summary(value=[value]))
 
     def flush(self) -> None:
         with naming(self._path):

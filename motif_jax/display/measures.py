@@ -39,6 +39,7 @@ _LISTED = {
     "scout": ("scout", "cells", "map cells seen, summed over the levels visited"),
     "turns": ("game time", "turns", "the game's clock at the end"),
     "length": ("length", "steps", "actions taken"),
+    "achievements": ("achievements", "of 22", "kinds of Crafter's achievements that the episode reached"),
     "success": ("success rate", "share", "episodes that reached the task's goal"),
     "bot_agreement": ("agreement with the bot", "share", "steps at which the bot would have done the same"),
     "kills": ("kills", "messages", "messages that said that the hero killed something"),

@@ -136,14 +136,16 @@ def render(
     before: str = "",
     after: str = "",
     menu: bool = True,
+    renewed_after: int | None = None,
 ) -> str:
-    """The page; `before` is HTML above the sections, `after` HTML at the end."""
+    """The page; `before` is HTML above the sections, `after` HTML at the end. A browser loads it anew after `renewed_after` seconds."""
     links = ""
     if menu:
         links = "".join(
             f'<a href="#{escape(section.name)}">{escape(section.title)}</a>' for section in sections
         )
-    return html.page(title, subtitle, before + "".join(map(_section, sections)), links, after)
+    body = before + "".join(map(_section, sections))
+    return html.page(title, subtitle, body, links, after, renewed_after)
 
 
 def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:
@@ -164,14 +166,20 @@ def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: s
 
 
 def write(
-    folder: Path, stem: str, title: str, lines: Sequence[str], sections: Sequence[Section], with_plots: bool
+    folder: Path,
+    stem: str,
+    title: str,
+    lines: Sequence[str],
+    sections: Sequence[Section],
+    with_plots: bool,
+    renewed_after: int | None = None,
 ) -> Path:
     """Writes STEM.html, the `texts` and, with `with_plots`, the `plots` below plots/, none of an earlier report; returns the page's path."""
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
     shutil.rmtree(folder / "plots", ignore_errors=True)
     for name, text in texts(title, lines, sections, stem).items():
         atomic_write_text(folder / name, text)
-    atomic_write_text(folder / f"{stem}.html", render(title, written, sections))
+    atomic_write_text(folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after))
     if with_plots:
         write_plots(folder / "plots", plots(sections))
     return (folder / f"{stem}.html").resolve()

@@ -13,6 +13,7 @@ caller. Nothing outside an environment's package knows the names of its fields: 
     nethack/                    the NetHack tasks of Motif and ONI, on nle's engine; its page has the order to read
     minihack/                   MiniHack's tasks on the same engine
     minigrid_events/            minigrid levels with captions of events
+    crafter/                    Crafter, with captions of events
     babyai_text/                BabyAI levels in sentences and prompts, for language models
     gym_task/                   any gymnasium environment with discrete actions
 

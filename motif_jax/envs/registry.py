@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.checked import CheckedEnvironment
+from motif_jax.envs.crafter import catalogue as crafter
 from motif_jax.envs.minigrid_events.catalogue import LEVELS as MINIGRID
 from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
@@ -31,7 +33,10 @@ _ENTRY_POINTS: dict[str, str] = {
     "Recall-v0": "motif_jax.envs.recall:Recall",
     **dict.fromkeys(catalogue.LEVELS, _BABYAI_TEXT),
     **dict.fromkeys(MINIGRID, "motif_jax.envs.minigrid_events.environment:MiniGridEvents"),
+    **dict.fromkeys(crafter.NAMES, "motif_jax.envs.crafter.environment:Crafter"),
 }
+# name -> the package that it needs, which the extra of the same name installs.
+_PACKAGES = dict.fromkeys(crafter.NAMES, crafter.PACKAGE)
 _GYM_PREFIX = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
@@ -75,6 +80,12 @@ def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
     elif entry_points.is_entry_point(name):
         if not hasattr(_load(name), "make_spec"):
             raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
+    elif name in _PACKAGES:
+        package = _PACKAGES[name]
+        if importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"config.{_KEY}={name}: needs the package {package}: pip install 'motif-jax[{package}]'"
+            )
     elif not _is_level(name) and name not in _ENTRY_POINTS:
         listed = ", ".join(known for known in _ENTRY_POINTS if known not in MINIHACK)
         allowed = f"{listed}, one of minigrid's own BabyAI levels, MiniHack-...-v0 (docs/environments.md), gym:ID, or module:Class"

@@ -84,11 +84,12 @@ def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:
 def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, CloningData]:
     """The network, without weights, and the data."""
     registry.check(agent.environment.name)
-    agent_networks.check(agent)
+    kind = agent_networks.class_of(agent)
+    kind.check(agent)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
-    network: Any = agent_networks.make(agent, spec)
-    options = agent_networks.environment_options(agent)
+    network: Any = kind.make(agent, spec)
+    options = kind.environment_options(agent)
     special = bool(options.get("special_tokens", True))
     joint_actions = network.spec.action_names if options.get("joint_actions") else ()
     pairs = cloning_data.read(config)

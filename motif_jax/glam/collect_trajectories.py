@@ -55,7 +55,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         meta = workdir / parquet.META
         player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
         eval_agents.pin(workdir, player)
-        rows = _enough(config, workdir, player, stop)
+        rows = play_until_enough(config, workdir, player, stop)
         if rows is None:
             return interruption.EXIT_CODE
         options = _options(player.base)
@@ -92,7 +92,7 @@ def _write_published(workdir: Path, policy: str) -> None:
     published.write(workdir, name, steps, len(pairs.actions), longest)
 
 
-def _enough(
+def play_until_enough(
     config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, stop: interruption.Interruption
 ) -> list[dict[str, Any]] | None:
     """Rows of episodes with `config.steps` steps, played in ever larger numbers; None after a request to stop."""

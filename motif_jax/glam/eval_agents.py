@@ -146,10 +146,11 @@ def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
     """`EvalAgent.abilities` and `.room` of a training's network."""
     abilities = set()
     room = None
+    kind = agent_networks.class_of(config)
     if agent_networks.kind_of(config) != choices.GAME:
         abilities.add(READS)
-        room = agent_networks.prompt_room(config)
-    if agent_networks.takes_any_actions(config):
+        room = kind.prompt_room(config)
+    if kind.takes_any_actions(config):
         abilities.add(CHOOSES_WORDS)
     return frozenset(abilities), room
 
@@ -181,15 +182,14 @@ def _zero_shot(config: LevelPolicy) -> EvalAgent:
     from motif_jax.lm.text import fetch
 
     untrained = _untrained_config(config)
-    agent_networks.check(untrained)
+    kind = agent_networks.class_of(untrained)
+    kind.check(untrained)
     allowed = "'score': the head of a model that was never trained knows nothing"
-    checks.require(
-        agent_networks.takes_any_actions(untrained), "network.policy", config.network.policy, allowed
-    )
+    checks.require(kind.takes_any_actions(untrained), "network.policy", config.network.policy, allowed)
     base = PlayedLevel(untrained.environment.name, settings.environment_options(untrained))
     policy = _policies(untrained, base, lambda network: network.init(jax.random.key(config.seed)))
     digests = {
-        **agent_networks.read_anew(untrained),
+        **kind.file_digests(untrained),
         "model": weights.digest(fetch(config.network.model)),
     }
     name = f"{config.network.model} before any training"
@@ -210,11 +210,12 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
         language = generalisation.language_options(PlayedLevel(name, options))
         options = catalogue.options_elsewhere(options, name, level) | language
         name = level
-    network = agent_networks.make(trained, spec)
+    kind = agent_networks.class_of(trained)
+    network = kind.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
     base = PlayedLevel(name, options)
     policy = _policies(trained, base, lambda _: params)
-    digests = dict(agent_networks.read_anew(trained))
+    digests = dict(kind.file_digests(trained))
     checkpoint_digest = agent_policy.digest(folder, step)
     if checkpoint_digest is not None:
         digests["checkpoint"] = checkpoint_digest
@@ -229,9 +230,8 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
     base = PlayedLevel(config.environment.name, settings.environment_options(config))
     if catalogue.find(base.environment) is None:
         return {}
-    agent = EvalAgent(
-        "", base, lambda played_level: agent_networks.make(config, played_level.spec()), *_abilities(config)
-    )
+    kind = agent_networks.class_of(config)
+    agent = EvalAgent("", base, lambda level: kind.make(config, level.spec()), *_abilities(config))
     episode_seeds = [seeds.derive(config.seed, "test", index) for index in range(_EPISODES_BEFORE_TRAINING)]
     _, left_out = agent.takeable(checks.listed(config.tests or ""), episode_seeds, "network.prompt_tokens")
     return left_out
@@ -267,7 +267,8 @@ def _policies(
             section: Any = config.network
             if "prompt_tokens" in played_level.options:
                 section = replace(section, prompt_tokens=played_level.options["prompt_tokens"])
-            network = agent_networks.make(replace(config, network=section), spec)
+            level_config = replace(config, network=section)
+            network = agent_networks.class_of(level_config).make(level_config, spec)
             if not device_params:
                 device_params.append(jax.device_put(params(network)))
             policy_of[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, device_params[0])

@@ -53,7 +53,7 @@ class LanguageNetworkKind(NetworkKind):
         return options
 
     @classmethod
-    def read_anew(cls, config: AgentConfig) -> dict[str, str]:
+    def file_digests(cls, config: AgentConfig) -> dict[str, str]:
         files = {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
         if config.lora is not None and config.lora.patterns:
             files["base model"] = weights.digest(_model(config.network))
@@ -98,7 +98,7 @@ class DrrnNetworkKind(NetworkKind):
         }
 
     @classmethod
-    def read_anew(cls, config: AgentConfig) -> dict[str, str]:
+    def file_digests(cls, config: AgentConfig) -> dict[str, str]:
         return {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
 
     @classmethod

@@ -20,7 +20,7 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import append_lines, atomic_write_json, finite
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.envs.babyai_text.probes import OWN, Probe, read
+from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, Probe, read
 from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens
 from motif_jax.glam.agent import ACTIONS, LanguageAgent
 from motif_jax.rl import settings
@@ -128,10 +128,10 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
     level = catalogue.find(config.environment.name)
     section = config.environment.babyai_text or {}
     language = section["language"] or (catalogue.ENGLISH if level is None else level.language)
-    if chosen.prompts == OWN and language != catalogue.ENGLISH:
+    if chosen.prompts == PACKAGE_PROBES and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
-    if chosen.prompts == OWN:  # only those of the package whose history fits the agent's window
+    if chosen.prompts == PACKAGE_PROBES:  # only those of the package whose history fits the agent's window
         probes = [probe for probe in probes if len(probe.observations) <= section["observations"]]
     return Probing(network, probes, options, language)
 

@@ -37,7 +37,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             )
     if len({about["vocabulary"] for about in abouts}) > 1:
         raise UserError(f"config.agents={config.agents}: must be of one vocabulary")
-    dialogues = _dialogues(config)
+    dialogues = read_dialogues(config)
     for about in abouts:
         tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
         network = agent_folder.network_of(about)
@@ -46,7 +46,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     with run_folder.opened(workdir, config):
-        dialogues = _dialogues(config)
+        dialogues = read_dialogues(config)
         pairs = text_values.pairs_of(dialogues)
         of_agents: dict[str, Any] = {}
         for folder in checks.listed(config.agents):
@@ -71,7 +71,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"written: {workdir / FILE}")
 
 
-def _dialogues(config: ConfigDict) -> Dialogues:
+def read_dialogues(config: ConfigDict) -> Dialogues:
     """The first dialogues, and those of the last one's group."""
     dialogues = files.read(files.find(config.data, "data"))
     end = min(config.dialogues, len(dialogues))

@@ -56,7 +56,7 @@ def _spec(config: ConfigDict) -> EnvironmentSpec:
     return registry.spec(config.environment.name, **registry.options_of(config.environment))
 
 
-def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
+def recorded_fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
     """The observation fields besides the message that the dataset keeps: those that the environment has in the right shape."""
     requested = ["blstats"]
     if config.screens:
@@ -71,7 +71,7 @@ def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
     )
 
 
-def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
+def player_weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
     """Kind of player -> how often it plays, relative to the others; AGENTS and SCRIPTED stand for all of their kind."""
     if config.policy != "mixture":
         return {UNIFORM if config.policy == "random" else config.policy: 1.0}
@@ -102,7 +102,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     spec = _spec(config)
     _check_fields(config, spec)
     _check_players(config, spec)
-    if AGENTS in _weights(config, spec):
+    if AGENTS in player_weights(config, spec):
         if config.policy == AGENTS:
             use = f"config.policy={config.policy}"
         else:
@@ -114,7 +114,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and is_collection):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
     if not (workdir / layout.META).exists():
-        _check_disk(config, workdir, spec)
+        require_disk_space(config, workdir, spec)
         _agents(config, workdir / layout.STAGING / _CHECKPOINTS)
 
 
@@ -125,13 +125,13 @@ def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
     text = registry.require_text(name, spec.text_field)
     fits = spec.observation[text].shape[-1] <= limit
     checks.require(fits, "environment.name", name, f"one whose texts have at most {limit} bytes")
-    has_glyphs = not config.glyphs or "glyphs" in _fields(config, spec)
+    has_glyphs = not config.glyphs or "glyphs" in recorded_fields(config, spec)
     checks.require(has_glyphs, "glyphs", True, f"False: {name} shows none")
 
 
 def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
     """Raises UserError unless the players are named where they play, and can play this environment."""
-    weights = _weights(config, spec)
+    weights = player_weights(config, spec)
     checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
     for key in (AGENTS, SCRIPTED):
         allowed = f"left empty, or given with config.policy={key} or config.mixture.{key} above 0"
@@ -141,19 +141,19 @@ def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
     for name in errands:
         allowed = f"0: {name} plays NetHack, not {config.environment.name}"
         checks.require(has_habits(spec), f"mixture.{name}", config.mixture[name], allowed)
-    can_read_screen = not errands or "tty_chars" in _fields(config, spec)
+    can_read_screen = not errands or "tty_chars" in recorded_fields(config, spec)
     checks.require(can_read_screen, "screens", False, f"True: {', '.join(errands)} read the screen")
 
     can_play = SCRIPTED not in weights or bool(_scripted(config, spec))
     checks.require_key(config, "scripted", can_play, "module:Class of scripted players, with commas between")
 
 
-def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
+def require_disk_space(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
     """Raises UserError where the disk has no room for a collection that is about to start."""
     if (workdir / layout.STAGING).exists():
         return
     folder = next(path for path in (workdir.absolute(), *workdir.absolute().parents) if path.exists())
-    fields = ("message", "rewards", *_fields(config, spec))
+    fields = ("message", "rewards", *recorded_fields(config, spec))
     step_bytes = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
     dataset_bytes = step_bytes * config.length * 2 * config.num_pairs
     # Once as chunks and once as the dataset; the rest is for info/, which is small.
@@ -193,7 +193,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _plan(config: ConfigDict, spec: EnvironmentSpec, chunks: Path) -> SamplingPlan:
-    fields = _fields(config, spec)
+    fields = recorded_fields(config, spec)
     options = registry.options_of(config.environment)
     # Fields that the environment shows only on request.
     added = tuple(field for field in fields if field not in spec.observation)
@@ -214,7 +214,7 @@ def _plan(config: ConfigDict, spec: EnvironmentSpec, chunks: Path) -> SamplingPl
 
 def _players(config: ConfigDict, spec: EnvironmentSpec, agents: Mapping[str, Any]) -> Players:
     """All players by name; the weight of AGENTS and that of SCRIPTED is shared among those of the kind."""
-    weights = _weights(config, spec)
+    weights = player_weights(config, spec)
     scripted = _scripted(config, spec)
     for kind, names in ((AGENTS, agents), (SCRIPTED, scripted)):
         share = weights.pop(kind, 0.0) / max(1, len(names))
@@ -241,7 +241,7 @@ def _agents(config: ConfigDict, checkpoints: Path) -> dict[str, Any]:
 
     Raises UserError: one is missing, or was trained again since the file was written.
     """
-    if AGENTS not in _weights(config, _spec(config)):
+    if AGENTS not in player_weights(config, _spec(config)):
         return {}
     # Imports jax, which a collection without agents does not need.
     from motif_jax.play import agents

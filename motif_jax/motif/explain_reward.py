@@ -116,11 +116,13 @@ def run(config: ConfigDict, workdir: Path) -> None:
             data = reward_ratings.read_messages(folder)
         explanation = _explain(config, models, folder, data)
 
-        atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, explanation.rewards))
+        atomic_write_text(
+            workdir / TABLE, messages_table(explanation.messages, data.counts, explanation.rewards)
+        )
         if explanation.texts:
-            table = _table(explanation.texts, explanation.text_counts, explanation.typed)
+            table = messages_table(explanation.texts, explanation.text_counts, explanation.typed)
             atomic_write_text(workdir / TEXTS, table)
-            _print_texts(explanation)
+            print_texts(explanation)
         else:
             for reward in explanation.rewards:
                 print(_overview(explanation.messages, explanation.counts, reward))
@@ -128,7 +130,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             (workdir / TEXTS).unlink(missing_ok=True)
         page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
         atomic_write_text(workdir / PAGE, page)
-        atomic_write_json(workdir / "summary.json", _summary(explanation))
+        atomic_write_json(workdir / "summary.json", summary_of(explanation))
 
         for reward in explanation.rewards:
             if not reward.rated.all():
@@ -146,7 +148,7 @@ def _explain(config: ConfigDict, models: list[Any], folder: str | None, data: An
     rows = _rows_of_texts(config, models)
     rewards = []
     typed = []
-    for model, name in zip(models, _names(models), strict=True):
+    for model, name in zip(models, names_of(models), strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
         history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
         rewards.append(_explained(config, model, name, rating, history, evaluations))
@@ -157,11 +159,11 @@ def _explain(config: ConfigDict, models: list[Any], folder: str | None, data: An
 
     messages = [as_text(message) for message in data.messages]
     source = str(folder or f"the training in {models[0].folder}")
-    text_counts = _counts(rows, data.messages, data.counts)
+    text_counts = counts_of_texts(rows, data.messages, data.counts)
     return explain.Explanation(messages, data.counts, rewards, texts, typed, source, text_counts)
 
 
-def _names(models: list[Any]) -> list[str]:
+def names_of(models: list[Any]) -> list[str]:
     """Names of the rewards' folders or files, told apart by letters where they are equal."""
     names = [model.folder.stem if model.folder.suffix else model.folder.name for model in models]
     if len(set(names)) < len(names):
@@ -196,7 +198,7 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
     )
 
 
-def _table(messages: Any, counts: Any, rewards: Sequence[Any]) -> str:
+def messages_table(messages: Any, counts: Any, rewards: Sequence[Any]) -> str:
     """CSV, greatest reward first: message, count, and the columns of each reward, empty where it has none."""
     columns: dict[str, Any] = {"message": list(map(csv_cell, messages)), "count": counts}
     for reward, letter in zip(rewards, "AB", strict=False):
@@ -242,13 +244,13 @@ def _best_first(reward: Any) -> np.ndarray:
     return np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
 
 
-def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def counts_of_texts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """How many steps of the dataset show each text of `rows`, int64; 0 for a text that it does not have."""
     count_of = {message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)}
     return np.array([count_of.get(row.tobytes(), 0) for row in rows], int)
 
 
-def _print_texts(explanation: Any) -> None:
+def print_texts(explanation: Any) -> None:
     for index, text in enumerate(explanation.texts):
         parts = [
             f"{reward.name}: normalised {reward.normalised[index]:+.3f}, pays {reward.paid[index]:.3f}"
@@ -257,7 +259,7 @@ def _print_texts(explanation: Any) -> None:
         print(f"{text!r}  {'; '.join(parts)}; {seen(explanation.text_counts[index])}")
 
 
-def _summary(explanation: Any) -> dict[str, Any]:
+def summary_of(explanation: Any) -> dict[str, Any]:
     rewards = explanation.rewards
     summary: dict[str, Any] = {
         "messages": len(explanation.messages),

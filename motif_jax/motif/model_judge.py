@@ -112,22 +112,22 @@ class ModelAnnotator(chat.ChatAnnotator):
             yield from self._answers([self.open(question, position) for position, question in positioned])
             yield None
 
-    def _answers(self, dialogues: Sequence[Conversation]) -> Iterator[tuple[int, Answer]]:
+    def _answers(self, conversations: Sequence[Conversation]) -> Iterator[tuple[int, Answer]]:
         assert self._scorer is not None
-        rows = [self._tokens(self._render(dialogue.turns)) for dialogue in dialogues]
+        rows = [self._tokens(self._render(conversation.turns)) for conversation in conversations]
         fitting = []
         for index, row in enumerate(rows):
             if self._max_tokens is not None and len(row) > self._max_tokens:
-                yield dialogues[index].position, dialogues[index].answer(UNKNOWN, note=chat.TOO_LONG)
+                yield conversations[index].position, conversations[index].answer(UNKNOWN, note=chat.TOO_LONG)
             else:
                 fitting.append(index)
         shared = self._scorer.shared
         for chosen, log_probs in self._scorer([rows[index] for index in fitting]):
             for index, values in zip(chosen, log_probs, strict=True):
-                row, dialogue = rows[fitting[index]], dialogues[fitting[index]]
+                row, conversation = rows[fitting[index]], conversations[fitting[index]]
                 cached = len(shared) if row[: len(shared)] == shared else 0
-                dialogue.cost(len(row), 1, cached)
-                yield dialogue.position, self.soft(dialogue, values.tolist(), self._prefill.text)
+                conversation.cost(len(row), 1, cached)
+                yield conversation.position, self.soft(conversation, values.tolist(), self._prefill.text)
 
     def preview(self, question: Question) -> Preview:
         prompt = self._render(self.open(question).turns)

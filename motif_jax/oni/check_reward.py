@@ -82,9 +82,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
             "never_labelled": _as_json(new_agreement),
         }
         atomic_write_json(workdir / SUMMARY, summary)
-        print(_line(frequent_agreement, f"labelled messages seen at least {config.least_met} times"))
+        print(agreement_line(frequent_agreement, f"labelled messages seen at least {config.least_met} times"))
         source = "" if config.evaluation else " (of the run itself)"
-        print(_line(new_agreement, f"messages that were never labelled{source}"))
+        print(agreement_line(new_agreement, f"messages that were never labelled{source}"))
 
     share = frequent_agreement.share
     if config.minimum is not None and (share is None or share.value < config.minimum):
@@ -164,7 +164,7 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     return answers
 
 
-def _line(agreement: JudgeAgreement, messages: str) -> str:
+def agreement_line(agreement: JudgeAgreement, messages: str) -> str:
     """The agreement in words; `messages` says which messages they are."""
     if agreement.share is None:
         return f"no {messages}"

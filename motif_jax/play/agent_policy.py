@@ -180,7 +180,7 @@ def load(
             f"{folder} plays {trained_on} with {actions} actions, {environment} has {spec.num_actions}: choose an environment "
             "with the agent's actions"
         )
-    network = agent_networks.make(config, spec)
+    network = agent_networks.class_of(config).make(config, spec)
     params, step = restore(folder, checkpoint, network)
     return AgentPolicy(f"{folder} at step {step}", network, params), step
 

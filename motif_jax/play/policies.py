@@ -190,15 +190,20 @@ def choose_actions(
       Actions int32 [B] and their log-probabilities float32 [B].
     """
     log_probs = log_softmax(logits)
-    if greedy:
-        actions = log_probs.argmax(-1)
-    else:
-        probabilities = np.exp(log_probs)
-        cumulative = probabilities.cumsum(-1)
-        actions = (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(-1)
-        # Where rounding leaves nothing: the last action with a probability.
-        is_possible = probabilities[:, ::-1] > 0
-        last_possible = logits.shape[-1] - 1 - is_possible.argmax(-1)
-        actions = np.minimum(actions, last_possible)
-    chosen = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
-    return actions.astype(np.int32), chosen.astype(np.float32)
+    actions = log_probs.argmax(-1) if greedy else _draw_actions(np.exp(log_probs), uniforms)
+    action_log_probs = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
+    return actions.astype(np.int32), action_log_probs.astype(np.float32)
+
+
+def _draw_actions(probabilities: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """The first action of each row whose cumulative probability exceeds the row's uniform number, int [B]."""
+    cumulative = probabilities.cumsum(-1)
+    # Rounding may leave the last sum a little beside 1, so the uniform number is scaled by it.
+    thresholds = uniforms[:, None] * cumulative[:, -1:]
+    actions = (cumulative <= thresholds).sum(-1)
+
+    # Where the threshold rounds up to the last sum, no action exceeds it: the last one that has a probability is drawn.
+    has_probability = probabilities > 0
+    last_action = probabilities.shape[-1] - 1
+    last_possible = last_action - has_probability[:, ::-1].argmax(-1)
+    return np.minimum(actions, last_possible)

@@ -90,9 +90,10 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 def network_of(config: ConfigDict) -> Any:
     """The network of an agent's config; UserError where its folder or values do not fit."""
     agent = agent_config(config)
-    agent_networks.check(agent)
+    kind = agent_networks.class_of(agent)
+    kind.check(agent)
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
-    return agent_networks.make(agent, spec)
+    return kind.make(agent, spec)
 
 
 def _learned(

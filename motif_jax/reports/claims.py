@@ -29,11 +29,14 @@ _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_t
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
 # A vault's heaps have 51 pieces or more, and no other heap of the first levels does. One vault outweighs hundreds of games.
 _LARGEST_HEAP = 50
-_CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
+# A minus stands between blanks: names of methods may have one.
+_CLAIM = re.compile(
+    r"\s*(?P<more>.+?)\s*>\s*(?P<less>.+?)(?:(?P<sign>\s*\+|\s-\s)\s*(?P<margin>\d+(?:\.\d+)?))?\s*:\s*(?P<measure>[^\s:]+)\s*"
+)
 
 
 class Claim(NamedTuple):
-    """That `more` does more of `measure` than `less`, by more than `margin`."""
+    """That `more` does more of `measure` than `less`, by more than `margin`; with a negative margin, that it does hardly less."""
 
     more: str
     less: str
@@ -41,8 +44,15 @@ class Claim(NamedTuple):
     margin: float = 0.0
 
     def __str__(self) -> str:
-        margin = f" + {self.margin:g}" if self.margin else ""
-        return f"{self.more} > {self.less}{margin}: {self.measure}"
+        return f"{self.more} > {self.other_side}: {self.measure}"
+
+    @property
+    def other_side(self) -> str:
+        """What `more` is compared with: the other method, and the margin."""
+        if not self.margin:
+            return self.less
+        sign = "+" if self.margin > 0 else "-"
+        return f"{self.less} {sign} {abs(self.margin):g}"
 
 
 class Finding(NamedTuple):
@@ -65,16 +75,19 @@ def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], conf
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
-    """Reads 'A > B: measure; A > B + 0.3: measure; ...'. Raises UserError: another form, or an unknown method."""
+    """Reads 'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure'. Raises UserError: another form, or an unknown method."""
     claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _CLAIM.fullmatch(part)
-        if match is None or {match[1], match[2]} - set(methods):
+        if match is None or {match["more"], match["less"]} - set(methods):
             raise UserError(
-                f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; ...' with A and B of {', '.join(methods)} (in compare, "
-                "methods with a single evaluation)"
+                f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; A > B - NUMBER: measure; ...' with A and B of "
+                f"{', '.join(methods)} (in compare, methods with a single evaluation)"
             )
-        claims.append(Claim(match[1], match[2], match[4], float(match[3] or 0)))
+        margin = float(match["margin"] or 0)
+        if match["sign"] and match["sign"].strip() == "-":
+            margin = -margin
+        claims.append(Claim(match["more"], match["less"], match["measure"], margin))
     return claims
 
 

@@ -20,7 +20,7 @@ from motif_jax.display.measures import measure, with_unit
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
 from motif_jax.published import evaluation_logs, glam_results, results
-from motif_jax.reports import claims, comparison_page, efficiency, probes, run_report
+from motif_jax.reports import claims, comparison_page, efficiency, probe_report, run_report
 from motif_jax.reports.comparison import Comparison, RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.smoothing import LEAST, learning_curve
@@ -251,7 +251,7 @@ def _read_folders(data: ComparisonData, config: ConfigDict) -> list[RunScore]:
                 data.learned.append(learned)
                 seeds.setdefault(learned.task, {}).setdefault(method, []).append(learned.curve)
             if kind == "log":
-                published_probes = probes.read_published(folder)
+                published_probes = probe_report.read_published(folder)
                 if published_probes is not None:
                     data.probes[name] = published_probes
             data.provenance += run_report.provenance_of(folder, name)

@@ -15,7 +15,7 @@ from motif_jax.reports import efficiency
 from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.probes import Probes, heatmap
+from motif_jax.reports.probe_report import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
 
@@ -205,9 +205,8 @@ def _sentence(finding: Finding) -> str:
     claim = finding.claim
     gap = finding.difference
     verb = "has more" if finding.holds else "is not shown to have more"
-    margin = f" + {claim.margin:g}" if claim.margin else ""
     return (
-        f"{claim.more} {verb} {measure(claim.measure).title} than {claim.less}{margin}: {gap.value:+.3g} a game, 95 % interval "
+        f"{claim.more} {verb} {measure(claim.measure).title} than {claim.other_side}: {gap.value:+.3g} a game, 95 % interval "
         f"{format_interval(gap)} over {format_pairs(gap)}."
     )
 

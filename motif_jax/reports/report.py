@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from motif_jax.play import evaluation_files
 from motif_jax.play.policies import BOT, FIXED, RANDOM
 from motif_jax.reports import (
     evaluation_sections,
+    following,
     generalisation_files,
-    probes,
+    probe_report,
     recorded_games,
     reward_values,
     run_report,
@@ -31,6 +33,7 @@ from motif_jax.reports import (
 )
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData, read_reward_summary
+from motif_jax.rl import paid_texts
 
 _TOKENS = "tokens.html"
 STAGES = {
@@ -63,6 +66,12 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(bool(folder_keys or evaluations), "agent.dir", None, allowed)
     for folder in folders_of(config.tests):
         generalisation_files.read(folder)
+    checks.require(
+        bool(config.agent.dir) or not config.follow,
+        "follow",
+        True,
+        "False, or agent.dir the training to follow",
+    )
     if config.first_must_lead:
         contents = [evaluation_files.read_evaluation(folder) for folder in evaluations]
         are_of_one_kind = all(map(text_section.is_text, contents)) or all(map(success.is_of_babyai, contents))
@@ -83,7 +92,41 @@ def folders_of(text: str) -> list[Path]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first evaluation does not lead."""
+    """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first evaluation does not lead.
+
+    With `config.follow` it is written again while the agent's training goes on; an interruption ends that with its exit code.
+    """
+    if config.follow:
+        return _follow(config, workdir)
+    data = _read(config, workdir)
+    with run_folder.opened(workdir, config):
+        path = _write(config, workdir, data)
+    _print(data, path)
+    _, kind = headline(data)
+    if config.first_must_lead and kind != "good":
+        first, *others = [name for name in data.evaluations if name not in data.yardsticks]
+        print(f"it does not hold: {first} is not clearly better than {', '.join(others)}", file=sys.stderr)
+        return 1
+    return None
+
+
+def _follow(config: ConfigDict, workdir: Path) -> int | None:
+    """Writes the page again and again while the training goes on; each page is a line on the terminal."""
+
+    def write(is_running: bool) -> None:
+        data = _read(config, workdir)
+        path = _write(config, workdir, data, config.follow_seconds if is_running else None)
+        if is_running:
+            print(f"{time.strftime('%H:%M:%S')}  {path}  {printable(headline(data)[0])}", flush=True)
+        else:
+            _print(data, path)
+
+    with run_folder.opened(workdir, config):
+        return following.follow(Path(config.agent.dir), config.follow_seconds, write)
+
+
+def _read(config: ConfigDict, workdir: Path) -> RunData:
+    """What the folders of the config hold at this moment."""
     data = RunData(title=config.title, lead=config.lead)
     _read_dataset_and_reward(data, config)
     _read_trainings(data, config, workdir)
@@ -98,15 +141,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             name = key.removesuffix(".dir").removesuffix("_dir")
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
-
-    with run_folder.opened(workdir, config):
-        _write(config, workdir, data)
-    _, kind = headline(data)
-    if config.first_must_lead and kind != "good":
-        first, *others = [name for name in data.evaluations if name not in data.yardsticks]
-        print(f"it does not hold: {first} is not clearly better than {', '.join(others)}", file=sys.stderr)
-        return 1
-    return None
+    return data
 
 
 def _read_dataset_and_reward(data: RunData, config: ConfigDict) -> None:
@@ -136,7 +171,8 @@ def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
         data.metrics = metric_files.read_metrics(config.agent.dir)
         data.learned = reward_values.read_learned(Path(config.agent.dir))
         data.episodes = metric_files.read_episodes(config.agent.dir)
-        data.probes = probes.read(config.agent.dir)
+        data.paid_rows = list(paid_texts.read(Path(config.agent.dir)))
+        data.probes = probe_report.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     if config.language.dir:
@@ -167,7 +203,7 @@ def _read_evaluations(data: RunData, config: ConfigDict, workdir: Path) -> None:
 def _add_evaluation(data: RunData, folder: Path) -> str:
     """Adds an evaluation under the name that is returned."""
     evaluation = evaluation_files.read_evaluation(folder)
-    name = _evaluation_name(evaluation["plan"], data.evaluations)
+    name = evaluation_name(evaluation["plan"], data.evaluations)
     if text_section.is_text(evaluation):
         # One agent that speaks may decode in several ways: the folder's name says which.
         name = _distinct_name(folder.name.removeprefix("evaluate_"), data.evaluations)
@@ -178,11 +214,16 @@ def _add_evaluation(data: RunData, folder: Path) -> str:
     return name
 
 
-def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
+def _write(config: ConfigDict, workdir: Path, data: RunData, renewed_after: int | None = None) -> Path:
+    """Writes the page and its files, and returns the page's path. A browser loads the page anew after `renewed_after` seconds."""
     lines = run_report.lines(data)
     sections = run_report.sections(data)
-    path = page.write(workdir, "report", data.title, lines, sections, config.plots)
+    path = page.write(workdir, "report", data.title, lines, sections, config.plots, renewed_after)
     atomic_write_json(workdir / "report.json", run_report.as_json(data))
+    return path
+
+
+def _print(data: RunData, path: Path) -> None:
     text, _ = headline(data)
     print(printable(text))
     print(f"report: {path}")
@@ -194,7 +235,7 @@ def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
         text_tables.show(header, cells, " beside ".join(data.evaluations), note)
 
 
-def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
+def evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
     """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the folder's name if that name is taken."""
     policy = plan["policy"]
     change = (plan.get("options") or {}).get("change")

@@ -14,7 +14,8 @@ from motif_jax.core.files import read_json
 from motif_jax.core.metric_files import Curve
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports.learned_reward import LabelLogReport
-from motif_jax.reports.probes import Probes
+from motif_jax.reports.probe_report import Probes
+from motif_jax.rl.paid_texts import PaidRow
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class RunData:
     liked: list[LikedMessage] = field(default_factory=list)
     message_curves: dict[str, Curve] = field(default_factory=dict)
     learned: LabelLogReport | None = None
-    # The agent's training: curves over environment steps, recorded episodes, and stem -> link of their players.
+    # The agent's training: curves over environment steps, what texts were paid, recorded episodes, and stem -> link of their players.
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
+    paid_rows: list[PaidRow] = field(default_factory=list)
     recorded: list[dict[str, Any]] = field(default_factory=list)
     recorded_players: dict[str, str] = field(default_factory=dict)
     probes: Probes | None = None

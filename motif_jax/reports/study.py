@@ -33,7 +33,7 @@ from motif_jax.reports.claims import GATHERED, Claim, gathered
 # By the annotator's goal: how much of what a game said it calls helpful.
 JUDGED = "judged"
 # Reported by the mean: rare events, which the middle half of games lacks. So is whatever is 0 or 1.
-MEANS = ("dlvl", "success", "through_door", GATHERED)
+MEANS = ("dlvl", "success", "through_door", "achievements", GATHERED)
 # Seed -> measure -> the numbers of a run's games.
 Runs = Mapping[int, Mapping[str, Sequence[float]]]
 

@@ -40,7 +40,7 @@ STUDY = {
     ),
     "claims": Key(
         "",
-        "'A > B: measure', by more than a number where one is added: the 95 % interval of the paired difference",
+        "'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure': the 95 % interval of the paired difference lies above the number",
     ),
     "goal": Key(
         "defaultgoal",

@@ -22,7 +22,8 @@ FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
 # Fields of a training state that no checkpoint has: every start reads or computes them again.
 NOT_SAVED = ("reward_params", "frozen", "reference")
-READ_ANEW = "read_anew"  # entry of the progress: digests of the files that no checkpoint has
+# Entry of the progress: `NetworkKind.file_digests` of the training.
+FILE_DIGESTS = "read_anew"
 # Items of a checkpoint.
 REWARD = "reward"
 _PARAMS = "params"
@@ -108,7 +109,7 @@ def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
 
 
 def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
-    """`agent_networks.read_anew` as of checkpoint `step`; {} in checkpoints that lack it."""
+    """`NetworkKind.file_digests` as of checkpoint `step`; {} in checkpoints that lack it."""
     if _PROGRESS not in checkpoints.items(step):
         return {}
-    return restore_progress(checkpoints, step).get(READ_ANEW, {})
+    return restore_progress(checkpoints, step).get(FILE_DIGESTS, {})

@@ -1,4 +1,4 @@
-"""The kinds of networks that `config.network.kind` names, and the functions that a training calls.
+"""The kinds of networks that `config.network.kind` names: `class_of(config).make(config, spec)` makes a config's network.
 
 A kind is a subclass of `NetworkKind`, listed in `choices.NETWORKS`.
 """
@@ -53,7 +53,7 @@ class NetworkKind(abc.ABC):
         return {}
 
     @classmethod
-    def read_anew(cls, config: AgentConfig) -> dict[str, str]:
+    def file_digests(cls, config: AgentConfig) -> dict[str, str]:
         """Name -> digest of the files that every start reads and no checkpoint holds."""
         return {}
 
@@ -89,29 +89,14 @@ def class_of(config: AgentConfig) -> type[NetworkKind]:
     return choices.NETWORKS.load(kind_of(config))
 
 
-def check(config: AgentConfig) -> None:
-    """Raises UserError for a value of `config.network` that is not allowed."""
-    class_of(config).check(config)
-
-
-def environment_options(config: AgentConfig) -> dict[str, Any]:
-    """Options that the network needs from the environment, JSON-able."""
-    return class_of(config).environment_options(config)
-
-
-def read_anew(config: AgentConfig) -> dict[str, str]:
-    """Name -> digest of the files that every start reads and no checkpoint holds."""
-    return class_of(config).read_anew(config)
-
-
 def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: str) -> None:
     """Raises UserError where a file has changed since the training.
 
     Args:
-      learned_with: the output of `read_anew` at the time of the training; {} where it was not recorded.
+      learned_with: the output of `file_digests` at the time of the training; {} where it was not recorded.
       where: the option of the user that names the training.
     """
-    now = read_anew(config) if learned_with else {}
+    now = class_of(config).file_digests(config) if learned_with else {}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
         key = class_of(config).named_by
@@ -137,18 +122,3 @@ def make_parallel(config: AgentConfig, devices: Sequence[jax.Device]) -> DataPar
     if not class_of(config).splits:
         raise UserError("config.sharding: only language models can be split over devices: leave it out")
     return Sharded(sizes, devices)
-
-
-def takes_any_actions(config: AgentConfig) -> bool:
-    """Whether the network scores any words as actions."""
-    return class_of(config).takes_any_actions(config)
-
-
-def prompt_room(config: AgentConfig) -> int | None:
-    """The longest prompt in tokens of a network that reads prompts; None: no limit."""
-    return class_of(config).prompt_room(config)
-
-
-def make(config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
-    """The network of `config.network` for an environment. Raises UserError: the environment lacks a field that it reads."""
-    return class_of(config).make(config, spec)

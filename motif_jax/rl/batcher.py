@@ -17,6 +17,7 @@ from motif_jax.rl.actors.rollouts import Rollouts
 from motif_jax.rl.actors.slots import INFERENCE_FIELDS
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.rl.inference import Inference
+from motif_jax.rl.paid_texts import PaidTexts
 from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
 
 # (batch, environments [B] of its columns, episodes [T, B])
@@ -111,6 +112,11 @@ class Batcher:
         self._waiting_columns = sum(part.stop - part.start for part in self._parts)
         if self._lookup is not None:
             self._lookup.returns.restore(state["returns"])
+
+    @property
+    def paid_texts(self) -> PaidTexts | None:
+        """What texts were paid; None where no text has a reward of its own."""
+        return None if self._lookup is None else self._lookup.paid_texts
 
     def add(self, finished: Finished) -> None:
         envs = self._sources[finished.source].actors.config.envs_per_group

@@ -22,6 +22,7 @@ from motif_jax.rl.episode_log import HALVES, EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.model_flops import DeviceUse
+from motif_jax.rl.paid_texts import PaidTextLog, as_table
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
 from motif_jax.rl.training_hook import TrainingHook, hooks_of
@@ -63,7 +64,7 @@ class Records(ExitStack):
         self._device_use = DeviceUse(config, system.network, system.learner.state, self._learning, acting)
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
-        self._read_anew = agent_networks.read_anew(config)
+        self._file_digests = agent_networks.class_of(config).file_digests(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
         self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
 
@@ -73,6 +74,7 @@ class Records(ExitStack):
         log = EpisodeLog(writing_folder, config.stats_episodes, system.has_lookup, progress, fields)
         self._episodes = self.enter_context(log)
         self._writer: MetricsWriter | None = None
+        self._paid_texts: PaidTextLog | None = None
         self._progress: Progress | None = None
         hooks = hooks_of(config)
         self._reads_updates = any(hook.reads_updates for hook in hooks)
@@ -88,6 +90,8 @@ class Records(ExitStack):
                 "config": read_config(workdir),
             }
         self._writer = self.enter_context(MetricsWriter(workdir, progress.get("env_steps"), wandb))
+        if system.has_lookup:
+            self._paid_texts = self.enter_context(PaidTextLog(workdir, progress.get("env_steps")))
         self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
         for kind in hooks:
             hook = kind.make(config, system.network, workdir, progress, clock)
@@ -185,6 +189,17 @@ class Records(ExitStack):
         }
         if self._writer:
             self._writer.write(self._clock.steps, values)
+            self._write_paid_texts()
+
+    def _write_paid_texts(self) -> None:
+        """Writes what texts were paid since the last row, of this host's games."""
+        paid_texts = self._system.batcher.paid_texts
+        if self._writer is None or self._paid_texts is None or paid_texts is None:
+            return
+        row = paid_texts.take(self._clock.steps)
+        self._paid_texts.write(row)
+        if row.most:
+            self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
 
     def _turns_per_second(self, steps_per_second: float) -> dict[str, float]:
         """The games' own speed where a task counts turns: a step may last none, or many once an agent rests or travels."""
@@ -210,7 +225,7 @@ class Records(ExitStack):
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": clock.seconds(),
-            agent_checkpoints.READ_ANEW: self._read_anew,
+            agent_checkpoints.FILE_DIGESTS: self._file_digests,
             **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}

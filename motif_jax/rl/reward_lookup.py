@@ -13,6 +13,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.algorithms.total_reward import discount_by_count
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.intrinsic import BatchMessages, RewardKind
+from motif_jax.rl.paid_texts import PaidTexts
 
 
 class IntrinsicReturn(NamedTuple):
@@ -43,6 +44,7 @@ class RewardLookup:
         self._meters = meters
         self._number = updates  # of the next batch
         self.returns = ReturnSums(exponent)
+        self.paid_texts = PaidTexts()
 
     def pay(
         self, observation: Mapping[str, np.ndarray], last: np.ndarray
@@ -94,9 +96,11 @@ class RewardLookup:
                 shares = discount_by_count(np.ones(visits.shape), visits, self._exponent)
                 discounted = np.bincount(paid_ids, shares, len(distinct))
             batch = BatchMessages(distinct, counts, steps, self._number, discounted)
-            values, version = self._reward.pay(batch)
+            paid = self._reward.pay(batch)
+            values = np.asarray(paid.values, np.float32)
+            self.paid_texts.add(distinct, counts, values * (counts if discounted is None else discounted))
         self._number += 1
-        return np.asarray(values, np.float32)[ids].reshape(is_paid.shape), version
+        return values[ids].reshape(is_paid.shape), paid.version
 
     def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:
         """The intrinsic returns of the episodes that end in a batch; arguments as for `ReturnSums.add`."""

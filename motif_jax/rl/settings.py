@@ -48,7 +48,7 @@ def environment_options(config: AgentConfig) -> dict[str, Any]:
         section = getattr(config.environment, spec.section, None)
         checks.require(section is not None, "environment.name", config.environment.name, allowed)
         options |= section or {}
-    return options | agent_networks.environment_options(config)
+    return options | agent_networks.class_of(config).environment_options(config)
 
 
 def training_options(config: AgentConfig) -> dict[str, Any]:
@@ -197,7 +197,8 @@ def actor_cores(actors: Actors) -> list[int] | None:
 
 def make_network(config: AgentConfig) -> PolicyNetwork:
     """The network of a config's agent."""
-    return agent_networks.make(config, registry.spec(config.environment.name, **training_options(config)))
+    spec = registry.spec(config.environment.name, **training_options(config))
+    return agent_networks.class_of(config).make(config, spec)
 
 
 def takes_turns(config: AgentConfig) -> bool:

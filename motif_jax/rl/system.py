@@ -18,7 +18,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import never
 from motif_jax.core.training import schedules
 from motif_jax.rl import agent_checkpoints, agent_networks, play_state, reward_kinds, settings
-from motif_jax.rl.actors.cores import OwnCores
+from motif_jax.rl.actors.cores import ThreadCores
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import Rollouts
@@ -60,7 +60,7 @@ class System:
     ) -> None:
         self.config = config
         if snapshot is not None:
-            before = snapshot.progress.get(agent_checkpoints.READ_ANEW, {})
+            before = snapshot.progress.get(agent_checkpoints.FILE_DIGESTS, {})
             agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
         self.meters = Meters()
         self.network = settings.make_network(config)
@@ -98,7 +98,7 @@ class System:
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         self.batcher = self._make_batcher(listener)
-        self._own_cores: OwnCores | None = None
+        self._thread_cores: ThreadCores | None = None
         # The newest output of `play_state.of`.
         self._play_state: tuple[dict[str, Any], dict[str, Any]] | None = None
         if snapshot is not None and self._saved_play is not None and self._remembers:
@@ -214,16 +214,16 @@ class System:
             self.reward.start()
 
     def _keep_off_the_actors(self) -> None:
-        numbers = {number for source in self.sources for number in source.actors.config.cores or ()}
-        self._own_cores = OwnCores(numbers)
-        if self._own_cores.numbers:
-            shown = ",".join(map(str, self._own_cores.numbers))
+        actor_cores = {core for source in self.sources for core in source.actors.config.cores or ()}
+        self._thread_cores = ThreadCores(actor_cores)
+        if self._thread_cores.ids:
+            shown = ",".join(map(str, self._thread_cores.ids))
             line = f"inference, batcher, learner and XLA keep to the cores {shown}, off those of the actors"
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        if self._own_cores is not None:
-            self._own_cores.close()
+        if self._thread_cores is not None:
+            self._thread_cores.close()
         for source in self.sources:
             source.actors.close()
         if self.reward is not None:

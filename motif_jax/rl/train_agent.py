@@ -39,7 +39,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     training = reward_choice.apply(agent_config(config), workdir)
     settings.configure_jax(training)
-    agent_networks.check(training)
+    agent_networks.class_of(training).check(training)
     algorithm_of(training).check(plan_of(settings.check(training)))
     for hook in hooks_of(training):
         hook.check(training, workdir)

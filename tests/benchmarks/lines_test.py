@@ -124,7 +124,8 @@ def test_inferences_line_is_of_the_largest_of_all_batch_sizes(parts: list[Parts]
 
 def test_the_trainings_baseline_takes_turns_on_the_device(parts: list[Parts]) -> None:
     line = line_of("train", seconds=9.0)
-    learner, inference = line["learner_steps_per_second"], line["inference_rows_per_second"]
+    learner = line["learner_steps_per_second"]
+    inference = line["inference_rows_per_second"]
     assert line["baseline"]["value"] == pytest.approx(1 / (1 / learner + 1 / inference))
     assert line["metrics"]["ratio_min"] <= line["metrics"]["loss/total"] <= line["metrics"]["lag/max"]
     assert "beside" not in line

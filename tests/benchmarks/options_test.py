@@ -72,7 +72,8 @@ def no_constants(name: str) -> None:
 def test_numbers_that_are_not_finite_are_printed_as_null(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same, parts = {"value": 1.5, "name": "Infinity"}, {"link": math.inf, "rates": [2, math.nan]}
+    same = {"value": 1.5, "name": "Infinity"}
+    parts = {"link": math.inf, "rates": [2, math.nan]}
     monkeypatch.setattr(train, "run", lambda config: same | {"parts": parts, "sweep": (1.0, -math.inf)})
     benchmark.run(load_config("benchmark", "train"), None)
     line = json.loads(capsys.readouterr().out, parse_constant=no_constants)

@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
 
 
-def test_the_memory_of_workers_and_their_games_is_counted(monkeypatch):
-    monkeypatch.setattr(capacity, "available_memory", lambda: 3 * capacity.WORKER_BYTES)
-    capacity.require_workers("workers", 3)
-    for needed, (workers, games) in {128: (4, 1), 216: (2, 20)}.items():
-        with pytest.raises(UserError) as error:
-            capacity.require_workers("n.workers", workers, games)
-        line = f"config.n.workers={workers}: these processes need about {needed} MiB of memory, 96 MiB are left: choose fewer"
-        assert str(error.value) == line
-    for free in (None, 5 << 20):
-        capacity.require("it", 5 << 20, free)
-    with pytest.raises(UserError, match=r"^it takes 5 MiB of memory, 4 MiB are left$"):
-        capacity.require("it", 5 << 20, 4 << 20)
-    monkeypatch.setattr(capacity, "available_memory", lambda: None)
-    capacity.require_workers("workers", 10**9)
+def leave_memory(monkeypatch: pytest.MonkeyPatch, size: int | None) -> None:
+    """Makes the machine have `size` bytes of memory left, None for unknown."""
+    monkeypatch.setattr(capacity, "available_memory", lambda: size)
 
 
-def made_up_system(root, files):
+def test_workers_that_fill_the_memory_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_memory(monkeypatch, 3 * capacity.WORKER_BYTES)
+
+    capacity.require_workers("actors.workers", 3)
+
+
+def test_workers_that_the_memory_has_no_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_memory(monkeypatch, 96 << 20)
+
+    with pytest.raises(UserError) as error:
+        capacity.require_workers("actors.workers", 4)
+
+    line = (
+        "config.actors.workers=4: these processes need about 128 MiB of memory, 96 MiB are left: choose fewer"
+    )
+    assert str(error.value) == line
+
+
+def test_each_further_game_of_a_worker_needs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_memory(monkeypatch, 96 << 20)
+
+    # 2 * (32 + 19 * 4)
+    with pytest.raises(UserError, match="about 216 MiB of memory"):
+        capacity.require_workers("actors.workers", 2, games_each=20)
+
+
+def test_nothing_is_refused_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_memory(monkeypatch, None)
+
+    capacity.require_workers("actors.workers", 10**9)
+    capacity.require("the dataset", 10**15, None)
+
+
+def test_a_subject_that_takes_exactly_what_is_free_fits() -> None:
+    capacity.require("the dataset", 5 << 20, 5 << 20)
+
+
+def test_a_subject_larger_than_what_is_free_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^the dataset takes 5 MiB of memory, 4 MiB are left$"):
+        capacity.require("the dataset", 5 << 20, 4 << 20)
+
+
+def made_up_system(root: Path, files: dict[str, str]) -> Path:
+    """A folder with files of proc/ and sys/, as `available_memory` reads them."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,23 +66,44 @@ def made_up_system(root, files):
     return root
 
 
-def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
+@pytest.fixture
+def full_group(tmp_path: Path) -> Path:
+    """A system with 7,000 kB left, whose control group has used 990,000 of 1,000,000 bytes."""
     files = {
         "proc/meminfo": "MemTotal:       8 kB\nMemAvailable:    7000 kB\nHugePages_Total:       0\n",
         "sys/fs/cgroup/memory.max": "1000000\n",
         "sys/fs/cgroup/memory.current": "990000\n",
     }
-    root = made_up_system(tmp_path, files)
-    assert capacity.available_memory(root) == 10_000
-    cached = "anon 90000\nfile 900000\ninactive_file 500000\nactive_file 300000\n"
-    (root / "sys/fs/cgroup/memory.stat").write_text(cached)
-    assert capacity.available_memory(root) == 810_000
-    (root / "sys/fs/cgroup/memory.max").write_text("max\n")
-    assert capacity.available_memory(root) == 7000 * 1024
-    (root / "sys/fs/cgroup/memory.max").write_text("9\n")
-    assert capacity.available_memory(root) == 0
-    (root / "proc/meminfo").unlink()
-    assert capacity.available_memory(root) is None
+    return made_up_system(tmp_path, files)
+
+
+def test_a_group_s_limit_less_its_use_is_left(full_group: Path) -> None:
+    assert capacity.available_memory(full_group) == 10_000
+
+
+def test_cached_files_of_a_group_do_not_count_as_used(full_group: Path) -> None:
+    stat = "anon 90000\nfile 900000\ninactive_file 500000\nactive_file 300000\n"
+    (full_group / "sys/fs/cgroup/memory.stat").write_text(stat)
+
+    assert capacity.available_memory(full_group) == 810_000
+
+
+def test_without_a_limit_all_available_memory_is_left(full_group: Path) -> None:
+    (full_group / "sys/fs/cgroup/memory.max").write_text("max\n")
+
+    assert capacity.available_memory(full_group) == 7000 * 1024
+
+
+def test_a_group_beyond_its_limit_has_nothing_left(full_group: Path) -> None:
+    (full_group / "sys/fs/cgroup/memory.max").write_text("9\n")
+
+    assert capacity.available_memory(full_group) == 0
+
+
+def test_memory_is_unknown_without_meminfo(full_group: Path) -> None:
+    (full_group / "proc/meminfo").unlink()
+
+    assert capacity.available_memory(full_group) is None
 
 
 @pytest.mark.parametrize(
@@ -61,7 +116,9 @@ def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
         (None, 9_000),
     ],
 )
-def test_the_smallest_limit_of_a_cgroup_and_its_parents_counts(tmp_path, limits, memory):
+def test_the_smallest_limit_of_a_cgroup_and_its_parents_counts(
+    tmp_path: Path, limits: str | None, memory: int
+) -> None:
     """Slurm and systemd give it to a job's group, below one that has none."""
     groups = {"": ("10000", 1000), "slurm": ("max", 900), "slurm/job_7": ("3900", 900), "slurm/job_7/step_0": ("8000", 500)}  # fmt: skip
     files = {"proc/meminfo": "MemAvailable:    7000 kB\n"}
@@ -70,4 +127,5 @@ def test_the_smallest_limit_of_a_cgroup_and_its_parents_counts(tmp_path, limits,
         files[f"sys/fs/cgroup/{group}/memory.current"] = f"{used}\n"
     if limits is not None:
         files["proc/self/cgroup"] = limits
+
     assert capacity.available_memory(made_up_system(tmp_path, files)) == memory

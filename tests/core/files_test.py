@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,7 +35,8 @@ while True:
 
 
 def test_a_killed_writer_leaves_an_intact_file(tmp_path: Path) -> None:
-    path, before = tmp_path / "file", None
+    path = tmp_path / "file"
+    before = None
 
     def written() -> bool:
         return path.exists() and path.stat().st_mtime_ns != before
@@ -48,7 +49,8 @@ def test_a_killed_writer_leaves_an_intact_file(tmp_path: Path) -> None:
                 time.sleep(0.05)
             finally:
                 writer.send_signal(signal.SIGKILL)
-        before, content = path.stat().st_mtime_ns, path.read_bytes()
+        before = path.stat().st_mtime_ns
+        content = path.read_bytes()
         assert content == content[:1] * 300_000
     files.remove_temporaries(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -187,34 +189,72 @@ except OSError as error:
 """
 
 
-def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path, monkeypatch) -> None:
+REMEDY = "what was saved before is kept: make room, and the same command continues"
+
+
+def test_a_file_that_finds_no_room_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
+
     command = [sys.executable, "-c", LIMITED, str(path)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
     assert printed.startswith(
         f"{path} cannot be written: File too large; what was saved before is kept: make"
     )
-    assert (os.listdir(tmp_path), path.read_text()) == (["a"], "old")
-    behind = RuntimeError("a thread failed")
-    behind.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    behind.__context__ = behind
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
-    remedy = "what was saved before is kept: make room, and the same command continues"
-    line = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {remedy}"
-    assert files.system_error(behind, tmp_path / "new") == line
-    assert files.system_error(ValueError("x"), tmp_path) is files.full_disk(None) is None
-    assert files.system_error(PermissionError(errno.EACCES, "no"), tmp_path) is None
-    named = files.system_error(PermissionError(errno.EACCES, "no", "a/b"), tmp_path)
-    assert named == "a/b cannot be used: no"
-    too_long = OSError(errno.ENAMETOOLONG, "File name too long")
+    assert os.listdir(tmp_path) == ["a"]
+    assert path.read_text() == "old"
+
+
+def test_a_full_disk_behind_another_error_is_named_with_what_is_free(tmp_path: Path, monkeypatch) -> None:
+    error = RuntimeError("a thread failed")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    # A circle, as threads that hand errors on can make.
+    error.__context__ = error
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_234_567)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
+
+    line = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {REMEDY}"
+    assert files.system_error(error, tmp_path / "new") == line
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), PermissionError(errno.EACCES, "no")], ids=repr)
+def test_an_error_that_names_no_file_is_none_of_the_system(tmp_path: Path, error: Exception) -> None:
+    assert files.system_error(error, tmp_path) is None
+
+
+def test_without_an_error_no_disk_is_full() -> None:
+    assert files.full_disk(None) is None
+
+
+def test_a_forbidden_file_is_named(tmp_path: Path) -> None:
+    error = PermissionError(errno.EACCES, "no", "a/b")
+
+    assert files.system_error(error, tmp_path) == "a/b cannot be used: no"
+
+
+def test_a_path_that_is_too_long_is_an_error_of_the_system(tmp_path: Path) -> None:
+    error = OSError(errno.ENAMETOOLONG, "File name too long")
+
     line = "a path is longer than this system allows: [Errno 36] File name too long"
-    assert files.system_error(too_long, tmp_path) == line
+    assert files.system_error(error, tmp_path) == line
+
+
+def test_json_has_null_for_numbers_that_are_not_finite() -> None:
     content = {"a": (1.0, [float("nan")], float("inf")), "b": "x"}
+
     assert files.finite(content) == {"a": [1.0, [None], None], "b": "x"}
-    files.require_whole_characters("\U0001f600", "it")
-    with pytest.raises(UserError, match=r"^it: half of a character stands in its texts \(surrogates"):
-        files.require_whole_characters("a\ud83d", "it")
+
+
+def test_a_text_of_whole_characters_passes() -> None:
+    files.require_whole_characters("\U0001f600", "the caption")
+
+
+def test_half_of_a_character_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"^the caption: half of a character stands in its texts \(surrogates"
+    ):
+        files.require_whole_characters("a\ud83d", "the caption")
 
 
 def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
@@ -249,7 +289,8 @@ WRITERS = {
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("kind", ["link", "dangling", "fifo"])
 def test_nothing_is_written_into_what_is_no_file(writer: str, kind: str, tmp_path: Path) -> None:
-    path, victim = tmp_path / "written.npy", tmp_path / "victim"
+    path = tmp_path / "written.npy"
+    victim = tmp_path / "victim"
     if kind == "link":
         victim.write_text("kept")
     os.mkfifo(path) if kind == "fifo" else path.symlink_to(victim)

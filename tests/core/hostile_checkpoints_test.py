@@ -21,8 +21,8 @@ PARAMS = {"a": np.ones((3, 4), np.float32)}
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("good")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undamaged")
     with Checkpoints(folder) as checkpoints:
         checkpoints.save(1, {"params": PARAMS, "progress": {"steps": 1}}, asynchronous=False)
     return folder
@@ -44,8 +44,8 @@ def importing(step: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"item_handlers": handlers}))
 
 
-def crafted(good: Path, folder: Path, change: Callable[[Path], object]) -> Path:
-    shutil.copytree(good, folder)
+def crafted(undamaged: Path, folder: Path, change: Callable[[Path], object]) -> Path:
+    shutil.copytree(undamaged, folder)
     change(folder / "1")
     (folder / "1" / digests.FILE).unlink()
     digests.seal(folder / "1")
@@ -55,17 +55,19 @@ def crafted(good: Path, folder: Path, change: Callable[[Path], object]) -> Path:
 @pytest.mark.parametrize(
     ("change", "line"), [(huge, "params takes 381,470 MiB of memory"), (nested, "cannot be read")]
 )
-def test_a_crafted_checkpoint_is_one_line(good: Path, tmp_path: Path, change, line: str) -> None:
-    folder = crafted(good, tmp_path / "run", change)
+def test_a_crafted_checkpoint_is_one_line(undamaged: Path, tmp_path: Path, change, line: str) -> None:
+    folder = crafted(undamaged, tmp_path / "run", change)
     with Checkpoints(folder, read_only=True) as checkpoints, pytest.raises(UserError, match=line) as error:
         checkpoints.restore(None, {"params": ANY, "progress": JSON})
     assert len(str(error.value).splitlines()[0]) == len(str(error.value)) < 600
 
 
-def test_modules_that_a_checkpoint_names_are_not_imported(good: Path, tmp_path: Path, monkeypatch) -> None:
+def test_modules_that_a_checkpoint_names_are_not_imported(
+    undamaged: Path, tmp_path: Path, monkeypatch
+) -> None:
     (tmp_path / "evil.py").write_text("class Handler: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    folder = crafted(good, tmp_path / "run", importing)
+    folder = crafted(undamaged, tmp_path / "run", importing)
     with Checkpoints(folder, read_only=True) as checkpoints:
         restored = checkpoints.restore(None, {"params": PARAMS, "progress": JSON})
     np.testing.assert_array_equal(restored["params"]["a"], PARAMS["a"])

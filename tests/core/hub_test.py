@@ -53,7 +53,8 @@ class Hub(BaseHTTPRequestHandler):
         number = len(commits) - 1 if revision == "main" else int(revision, 16) if len(revision) == 40 else -1
         if number < 0:
             return self._answer({}, 404, X_Error_Code="RevisionNotFound")
-        sha, files = f"{number:040x}", commits[number]
+        sha = f"{number:040x}"
+        files = commits[number]
         if request == "revision":
             return self._answer({"id": name, "sha": sha, "siblings": []})
         if request == "tree":
@@ -124,7 +125,7 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("address", "words"),
     [
         ("hf://me/other", "has no such repository, or shows it only"),
         ("hf://me/reward@v2", "the repository has no revision v2"),
@@ -133,11 +134,11 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
         ("hf://me/reward/../../up", "must be hf://OWNER/NAME"),
     ],
 )
-def test_a_repository_that_a_hub_lacks_is_refused(served: type[Hub], place: str, words: str) -> None:
+def test_a_repository_that_a_hub_lacks_is_refused(served: type[Hub], address: str, words: str) -> None:
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
     with pytest.raises(UserError, match=re.escape(words)) as raised:
-        hub.local(place, "reward.dir")
-    assert str(raised.value).startswith(f"config.reward.dir={place}: ")
+        hub.local(address, "reward.dir")
+    assert str(raised.value).startswith(f"config.reward.dir={address}: ")
     assert "\n" not in str(raised.value)
 
 

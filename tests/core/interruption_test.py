@@ -7,6 +7,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from motif_jax.core.interruption import Interruption
 from tests.processes import REPOSITORY, with_sigint
 
 HEAD = """
@@ -45,3 +48,62 @@ assert subprocess.run([sys.executable, "-c", child], stderr=subprocess.DEVNULL).
 """
     done = run(tmp_path, body)
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
+
+
+SIGNALS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_a_request_to_stop(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    with Interruption() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+
+        assert stop.requested
+        assert stop.signal_name == number.name
+        assert capfd.readouterr().err == f"{number.name}: saving and stopping; the same command continues\n"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_after_the_block_a_signal_does_what_it_did(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+
+    with Interruption():
+        assert signal.getsignal(number) is not before
+
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_process_that_leaves_has_the_exit_code_of_its_signal(number: signal.Signals) -> None:
+    with Interruption() as stop:
+        os.kill(os.getpid(), number)
+
+        with pytest.raises(SystemExit) as left:
+            stop.leave()
+
+    assert left.value.code == 128 + number
+
+
+def test_a_process_that_leaves_after_ctrl_c_is_interrupted() -> None:
+    with Interruption() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            stop.leave()
+
+
+def test_a_second_ctrl_c_interrupts_at_once() -> None:
+    with Interruption():
+        os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_quiet_request_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with Interruption(quiet=True) as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    assert stop.requested
+    assert capfd.readouterr().err == ""

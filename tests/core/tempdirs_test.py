@@ -27,7 +27,8 @@ def own_folders(folder):
 
 
 def test_folders_go_with_their_process(repository, tmp_path):
-    first, second = start(repository, tmp_path), start(repository, tmp_path)
+    first = start(repository, tmp_path)
+    second = start(repository, tmp_path)
     folders = own_folders(tmp_path)
     assert [len(games) for games in folders.values()] == [1, 1]
     first.kill()

@@ -115,7 +115,8 @@ def test_a_recording_of_a_class_is_read_only_with_trust(ran, tmp_path):
 
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate_text"])
 def test_stages_open_somebody_elses_folders_only_with_trust(ran, tmp_path, kind):
-    config, stage = load_config(kind, "smoke"), stages[kind]
+    config = load_config(kind, "smoke")
+    stage = stages[kind]
     if kind == "evaluate":
         config.policy = str(run_of(tmp_path / "run", environment__name="evil:Env"))
     else:

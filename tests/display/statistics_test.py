@@ -36,10 +36,10 @@ def test_less_confidence_has_a_narrower_interval_of_a_mean(values):
 
 
 def test_a_large_table_is_resampled_in_parts(values, monkeypatch):
-    whole = statistics.summarise(values, resamples=500)
+    summary = statistics.summarise(values, resamples=500)
     monkeypatch.setattr(statistics, "_CHUNK", 20)
 
-    assert statistics.summarise(values, resamples=500) == whole
+    assert statistics.summarise(values, resamples=500) == summary
 
 
 def test_draws_depend_on_the_seed():
@@ -102,7 +102,8 @@ def test_what_neither_side_did_has_a_difference_with_a_width():
     assert never.low < 0 == never.value < never.high
 
 
-FIRST, SECOND = np.array([3.0, 5.0, 9.0, 2.0]), np.array([1.0, 7.0, 2.0, 2.0])
+FIRST = np.array([3.0, 5.0, 9.0, 2.0])
+SECOND = np.array([1.0, 7.0, 2.0, 2.0])
 ONES = np.ones(5)
 FOUR_OF_FIVE = np.array([1.0, 1.0, 1.0, 0.0, 1.0])
 THREE_OF_FIVE = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
@@ -187,6 +188,10 @@ def test_a_gap_pairs_the_games_that_both_played():
     assert (means.value, means.pairs) == (0.75, 2)
 
 
+def difference_of_means(x, y, axis):
+    return np.mean(x, axis) - np.mean(y, axis)
+
+
 @pytest.mark.parametrize("paired", [True, False])
 def test_a_difference_is_scipys_bootstrap(paired):
     from scipy.stats import bootstrap as scipys
@@ -195,12 +200,15 @@ def test_a_difference_is_scipys_bootstrap(paired):
     base = generator.gamma(2, 20, 80)
     better = base + generator.gamma(1, 3, 80)
     if paired:
-        data, gap = (better - base,), np.mean
+        data = (better - base,)
+        gap = np.mean
     else:
         base = base[:60]
-        data, gap = (better, base), lambda x, y, axis: np.mean(x, axis) - np.mean(y, axis)
+        data = (better, base)
+        gap = difference_of_means
     theirs = scipys(data, gap, method="percentile", n_resamples=4000, rng=0).confidence_interval
-    ours, width = statistics.difference([(better, base, paired)], resamples=4000), theirs.high - theirs.low
+    ours = statistics.difference([(better, base, paired)], resamples=4000)
+    width = theirs.high - theirs.low
     assert ours.value == pytest.approx(better.mean() - base.mean())
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
     # The same difference is clear by games that both played, and not by others.

@@ -41,7 +41,8 @@ def test_the_page_of_no_texts_says_so() -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    folder, page = tmp_path_factory.mktemp("tokens"), token_page.render(texts(), "Token by token", "tiny")
+    folder = tmp_path_factory.mktemp("tokens")
+    page = token_page.render(texts(), "Token by token", "tiny")
     (folder / "tokens.html").write_text(page, encoding="utf-8")
     with browser.open_browser() as driver:
         driver.get(f"file://{folder}/tokens.html")

@@ -21,8 +21,11 @@ from tests.processes import killed_often, launch
 @pytest.mark.extra
 def test_killed_many_times(tmp_path):
     """Two shards side by side, with one store, of about as many questions as pairs, which take 6 seconds on any machine."""
-    pairs, environment, starts = drawn_pairs(800, length=160), on_a_slow_disk(tmp_path), []
-    dataset, store = write_dataset(tmp_path / "dataset", pairs), tmp_path / "store"
+    pairs = drawn_pairs(800, length=160)
+    environment = on_a_slow_disk(tmp_path)
+    starts = []
+    dataset = write_dataset(tmp_path / "dataset", pairs)
+    store = tmp_path / "store"
 
     def annotated(index):
         def start(attempt):
@@ -31,7 +34,8 @@ def test_killed_many_times(tmp_path):
             options = (
                 f"dataset_dir={dataset} store_dir={store} flush_seconds=0 num_shards=2 shard_index={index}"
             )
-            flags, log = [f"--config.{flag}" for flag in options.split()], tmp_path / f"log{index}"
+            flags = [f"--config.{flag}" for flag in options.split()]
+            log = tmp_path / f"log{index}"
             return launch(run, "annotate.py", *flags, log=log, **environment)
 
         def written():

@@ -81,7 +81,8 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     The first of two shards is killed while it generates; then the body of launch/annotate.sbatch, run as a shell script for each of two
     array tasks side by side, continues it and answers the other.
     """
-    store, runs = tmp_path / "store", [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
+    store = tmp_path / "store"
+    runs = [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
     shard = ["--config.num_shards=2", "--config.shard_index=0", "--config.keep_conversations=True"]
     slow = ["--config.flush_seconds=0", "--config.vllm.in_flight=64"]
     arguments = flags(judge, *shard, *slow)

@@ -38,7 +38,8 @@ def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch)
     drawn = np.asarray(dataset.info["player"]).reshape(-1)
     assert any(dataset.meta["players"][number].endswith("@100") for number in drawn)
 
-    left, play = [3], agents.play
+    left = [3]
+    play = agents.play
 
     def killed(*flags):
         for episode in play(*flags):

@@ -1,4 +1,4 @@
-"""The collect stage through its real flags: whole, and killed at any moment."""
+"""The collect stage through its real flags: undisturbed, and killed at any moment."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ def digests(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def undisturbed(tmp_path_factory):
     """A dataset that was collected without disturbance by one process."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("undisturbed")
     launch("collect", folder, *SMALL, "--config.workers=1")
     return folder
 
 
-def test_sub_sequences_are_distinct_and_of_their_episode(whole):
-    dataset = PairsDataset.open(whole, need=("glyphs",))
+def test_sub_sequences_are_distinct_and_of_their_episode(undisturbed):
+    dataset = PairsDataset.open(undisturbed, need=("glyphs",))
     glyphs = dataset.data["glyphs"]
     assert (glyphs.shape, str(glyphs.dtype)) == ((400, 2, 2, 21, 79), "int16")
     episodes = {
-        row["episode"]: row for row in map(json.loads, (whole / "episodes.jsonl").read_text().splitlines())
+        row["episode"]: row
+        for row in map(json.loads, (undisturbed / "episodes.jsonl").read_text().splitlines())
     }
     places = np.stack([dataset.info["episode"], dataset.info["step"]], -1).reshape(-1, 2)
     assert len(np.unique(places, axis=0)) == 800
@@ -49,9 +50,10 @@ def test_sub_sequences_are_distinct_and_of_their_episode(whole):
     assert np.mean(dataset.info["episode"][:, 0] != dataset.info["episode"][:, 1]) > 0.8
 
 
-def test_killed_again_and_again(whole, tmp_path):
+def test_killed_again_and_again(undisturbed, tmp_path):
     """SIGKILL after every few episodes and when the arrays are begun, with 1 and with 2 processes."""
-    staging, log = tmp_path / ".staging", tmp_path.with_name("log")
+    staging = tmp_path / ".staging"
+    log = tmp_path.with_name("log")
 
     def start(attempt):
         return processes.launch(
@@ -62,5 +64,5 @@ def test_killed_again_and_again(whole, tmp_path):
         return len(chunks.scan(staging / "chunks")) + 9 * (staging / "assembled").exists()
 
     processes.killed_often(start, progress, 9, tmp_path, least=3)
-    assert digests(tmp_path) == digests(whole)
-    assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()
+    assert digests(tmp_path) == digests(undisturbed)
+    assert (tmp_path / "episodes.jsonl").read_text() == (undisturbed / "episodes.jsonl").read_text()

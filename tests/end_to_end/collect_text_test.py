@@ -27,7 +27,9 @@ def digest(folder):
 @pytest.mark.extra
 def test_killed_again_and_again(tmp_path):
     """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process, and are left as they are."""
-    folder, undisturbed, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"
+    folder = tmp_path / "run"
+    undisturbed = tmp_path / "whole"
+    log = tmp_path / "log"
     collect(undisturbed, "wordle", GAMES, "--config.workers=1")
 
     def start(attempt):

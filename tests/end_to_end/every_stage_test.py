@@ -97,7 +97,8 @@ def trained_on_nethack(workdir: Path) -> None:
 def test_a_stage_ends_and_leaves_its_files(
     name: str, started: Commands, inputs: Inputs, tmp_path: Path
 ) -> None:
-    scenario, workdir = SCENARIOS[name], tmp_path / "run"
+    scenario = SCENARIOS[name]
+    workdir = tmp_path / "run"
     flags = (*scenario.flags(inputs, tmp_path), *MORE_FLAGS.get(name, ()))
     launch(started, scenario.config, workdir, *flags, typed=scenario.typed)
     assert scenario.compared.of(workdir, tmp_path)

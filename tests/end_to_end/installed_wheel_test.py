@@ -32,7 +32,8 @@ def run(command: list[str | Path], folder: Path) -> str:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:
     """The interpreter of an environment with the source distribution's wheel, into which the packages that it needs are shown."""
-    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("environment")
+    source = tmp_path_factory.mktemp("source")
+    folder = tmp_path_factory.mktemp("environment")
     for name in ("motif_jax", "configs", "docs/examples/doorkey", "third_party"):
         shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):

@@ -65,18 +65,19 @@ def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
 
 
 def test_language_agents_share_environments_and_devices(run: Run) -> None:
-    script, model = "train_language_agent.sbatch", {"MODEL": "models/t5", "FAKE_CODE": "0"}
+    script = "train_language_agent.sbatch"
+    model = {"MODEL": "models/t5", "FAKE_CODE": "0"}
     program = run.start(script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model)
     assert program.wait() == 0, program.text()
-    own = "hosts.coordinator=slurm actors.workers=15 network.model=models/t5 seed=2 actors.workers=1"
-    given = [f"--config.{flag}" for flag in f"{own} actors.envs_per_worker=4".split()]
+    settings = "hosts.coordinator=slurm actors.workers=15 network.model=models/t5 seed=2 actors.workers=1"
+    flags = [f"--config.{flag}" for flag in f"{settings} actors.envs_per_worker=4".split()]
     folder = f"--workdir={run.folder}/run/seed-2"
-    assert run.lines("arguments")[2:] == ["--config=configs/train_language_agent.py", folder, *given]
+    assert run.lines("arguments")[2:] == ["--config=configs/train_language_agent.py", folder, *flags]
     one = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
     program = run.start(script, "--config.sharding.fsdp=8", **one, **model)
     assert program.wait() == 0, program.text()
-    own = "actors.workers=1 actors.envs_per_worker=32 devices.actor=first sharding.fsdp=8"
-    assert run.lines("arguments")[-4:] == [f"--config.{flag}" for flag in own.split()]
+    settings = "actors.workers=1 actors.envs_per_worker=32 devices.actor=first sharding.fsdp=8"
+    assert run.lines("arguments")[-4:] == [f"--config.{flag}" for flag in settings.split()]
     program = run.start(script, ENVIRONMENTS="30", **EIGHT_GPUS, **model)
     assert program.wait() == 2
     assert "ENVIRONMENTS=30 do not divide over 8 processes" in program.text()

@@ -24,7 +24,8 @@ def answered(store) -> list[str]:
 
 @pytest.mark.slow
 def test_a_killed_training_leaves_no_process_and_loses_no_label(lexicon_url, tmp_path):
-    run, store = tmp_path / "run", tmp_path / "store"
+    run = tmp_path / "run"
+    store = tmp_path / "store"
 
     def start(steps: int, log: str) -> Program:
         asked = (
@@ -47,13 +48,16 @@ def test_a_killed_training_leaves_no_process_and_loses_no_label(lexicon_url, tmp
         program.send(signal.SIGKILL)
         program.wait()
         wait_until(lambda: not processes_with("MARK", str(tmp_path)), "all of it has ended")
-    before, answers, step = labels(run), answered(store), checkpoint_steps(run)[-1]
+    before = labels(run)
+    answers = answered(store)
+    step = checkpoint_steps(run)[-1]
     assert len(answers) == len(set(answers)) >= len(before)
     program = start(step + 512, "second")
     with ended([program]):
         assert program.wait() == 0, program.text()[-3000:]
         wait_until(lambda: not processes_with("MARK", str(tmp_path)), "nothing is left")
-    after, now = labels(run), answered(store)
+    after = labels(run)
+    now = answered(store)
     assert before.items() <= after.items(), "what had a label has it still"
     assert set(answers) <= set(now)
     assert len(now) == len(set(now)), "what was answered is not asked again"

@@ -64,7 +64,8 @@ while [ "$FAKE_CODE" = wait ]; do sleep 0.05; done
 exit "$FAKE_CODE"
 """
 WITH_PYTHON = {"vllm": VLLM, "fake_python": PYTHON}
-NO_GPU, HOST = "#!/bin/sh\nexit 127\n", "#!/bin/sh\necho 127.0.0.1\n"
+NO_GPU = "#!/bin/sh\nexit 127\n"
+HOST = "#!/bin/sh\necho 127.0.0.1\n"
 OTHERS = {"srun": SRUN, "scontrol": SCONTROL, "nvidia-smi": NO_GPU, "hostname": HOST}
 _SLURM = re.compile("^(SLURM|SBATCH)_")
 
@@ -73,7 +74,9 @@ class Run:
     """A folder with the pretended programs, and scripts that run in it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self.programs = folder, free_port(), list[Program]()
+        self.folder = folder
+        self.port = free_port()
+        self.programs = list[Program]()
         programs = {name: text.format(python=sys.executable) for name, text in WITH_PYTHON.items()}
         for name, text in (programs | OTHERS).items():
             (folder / name).write_text(text)

@@ -105,7 +105,7 @@ FILES = {
         dataset/preference/together.npy run/agreement.txt run/summary.json
     """.split(),
     "oni_serial": """
-        run/checkpoints run/episodes.jsonl run/labels.jsonl run/metrics.jsonl store/*.jsonl
+        run/checkpoints run/episodes.jsonl run/labels.jsonl run/metrics.jsonl run/paid_texts.jsonl store/*.jsonl
     """.split(),
     "play_text": ("run/games.jsonl",),
     "pretrain_language_model": """

@@ -18,12 +18,14 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
-    model, agent = talkers.write(tmp_path / "model"), tmp_path / "agent"
+    model = talkers.write(tmp_path / "model")
+    agent = tmp_path / "agent"
 
     def start(steps: int) -> Program:
         flags = f"network.model={model} network.prompt_tokens=160 save_every_seconds=0.01 train_for_env_steps={steps}"
         arguments = [f"--config.{flag}" for flag in flags.split()]
-        log, cache = tmp_path / "log", str(tmp_path / "cache")
+        log = tmp_path / "log"
+        cache = str(tmp_path / "cache")
         return launch(agent, "train_language_agent.py:smoke", *arguments, log=log, XDG_CACHE_HOME=cache)
 
     program = start(1_000_000)

@@ -46,7 +46,8 @@ def test_two_hosts_learn_what_one_with_as_many_devices_learns(tmp_path: Path) ->
 
 def test_two_hosts_train_one_model_and_one_goes_on(tmp_path: Path) -> None:
     """Half of the environments and a model over two devices each; every update learns from all, by the policy that has played."""
-    model, folder = talkers.write(tmp_path / "model"), tmp_path / "run"
+    model = talkers.write(tmp_path / "model")
+    folder = tmp_path / "run"
     flags = [
         "train_language_agent.py:smoke", f"--config.network.model={model}", "--config.network.prompt_tokens=160",
         "--config.compile_cache=", "--config.probes.prompts=",

@@ -37,7 +37,9 @@ ENVIRONMENTS = 4
 
 class Run:
     def __init__(self, folder: Path) -> None:
-        self.folder, self.logs, self.programs = folder / "run", folder, []
+        self.folder = folder / "run"
+        self.logs = folder
+        self.programs = []
 
     def start(self, steps: int, hosts: int, heartbeat: int = PATIENT_SECONDS) -> list[Program]:
         """Starts one process with one device, or two with two each, which may be silent for `heartbeat` seconds."""
@@ -93,7 +95,8 @@ def end_of(survivor: Program) -> int:
 
 def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.Signals) -> None:
     """One host dies or falls silent: the other ends by itself in time, and nothing of either is left."""
-    lost, survivor = programs[victim], programs[1 - victim]
+    lost = programs[victim]
+    survivor = programs[1 - victim]
     survivors, everything = ({p.pid, *descendants(p.pid)} for p in (survivor, lost))
     # A host, the server that its actors are forked from, multiprocessing's tracker, and a process for each of their groups.
     assert len(survivors) == len(everything) == 7
@@ -109,7 +112,8 @@ def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.S
 
 
 def test_runs_of_two_processes_resume_with_two_or_one(tmp_path: Path) -> None:
-    run, memory = Run(tmp_path), unused_shared_memory()
+    run = Run(tmp_path)
+    memory = unused_shared_memory()
     with ended(run.programs):
         # One process of one device begins.
         [program] = run.start(200, hosts=1)
@@ -152,7 +156,8 @@ def test_runs_of_two_processes_resume_with_two_or_one(tmp_path: Path) -> None:
 
 
 def test_hosts_of_different_configs_say_so_and_end(tmp_path: Path) -> None:
-    port, programs = free_port(), []
+    port = free_port()
+    programs = []
     with ended(programs):
         for index in range(2):
             flags = [f"--config.hosts.coordinator=localhost:{port}", f"--config.hosts.index={index}"]

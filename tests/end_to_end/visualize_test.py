@@ -89,7 +89,8 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch)
 
 def test_full_speed_is_above_all_others():
     player = object.__new__(visualize._Player)
-    player._speed, steps = math.inf, []
+    player._speed = math.inf
+    steps = []
     for key in ("+", "-", "-", "+", "+", "+"):
         player._press(key)
         steps.append(player._speed)
@@ -109,9 +110,12 @@ def test_full_speed_is_above_all_others():
 def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, is_complete):
     """Of five steps, the fourth with a reward, at full speed; at the end any key goes on."""
     monkeypatch.setattr(visualize, "_LOOK_SECONDS", 0.0)
-    player, drawn, typed = object.__new__(visualize._Player), [], iter(keys)
+    player = object.__new__(visualize._Player)
+    drawn = []
+    typed = iter(keys)
     player._paused = player._skipping = player._finishing = player.quit = False
-    player._speed, last = math.inf, 5
+    player._speed = math.inf
+    last = 5
     sights = [
         types.SimpleNamespace(step=step, choice=step if step < last else None, reward=0, intrinsic=step == 3)
         for step in range(last + 1)

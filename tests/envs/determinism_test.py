@@ -20,7 +20,9 @@ class Dice(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, wrong="", render_mode=None):
-        self.wrong, self.render_mode, self.episodes = wrong, render_mode, 0
+        self.wrong = wrong
+        self.render_mode = render_mode
+        self.episodes = 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=None if self.wrong == "seed" else seed)

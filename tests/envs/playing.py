@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,12 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.spec import empty_observation
 from motif_jax.ilql.tasks import registry as tasks
+
+
+def installed_names() -> list[str]:
+    """The names of all environments whose package is there."""
+    has_crafter = importlib.util.find_spec("crafter") is not None
+    return [name for name in registry.names() if has_crafter or not name.startswith("Crafter")]
 
 
 def started(name, seed=0, **options):
@@ -30,14 +38,17 @@ def refused(name, options, kind="recorded", policy="recorded"):
     return told(lambda: tasks.make(name, options).check(kind, policy))
 
 
-def told(call, *given, **options):
+def told(call, *arguments, **options):
     """The line with which a call is refused."""
     with pytest.raises((UserError, ValueError, RuntimeError)) as error:
-        call(*given, **options)
+        call(*arguments, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
-def without(folder, said):
+def without(folder, values_by_name):
     """What was said of a folder, without its name."""
-    return {key.replace(str(folder), ""): str(text).replace(str(folder), "") for key, text in said.items()}
+    return {
+        key.replace(str(folder), ""): str(text).replace(str(folder), "")
+        for key, text in values_by_name.items()
+    }

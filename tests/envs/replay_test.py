@@ -41,7 +41,8 @@ os._exit(0)  # two handles of one library: none is left to be closed in order
 
 def test_a_death_shows_nothing_of_earlier_deaths(tmp_path):
     """The engine shows a list of the best scores, and keeps it in a file from one game to the next."""
-    task, ends = ("NetHackScore-v1", {"max_episode_steps": 300}), []
+    task = ("NetHackScore-v1", {"max_episode_steps": 300})
+    ends = []
     with contextlib.closing(registry.make(task[0], **task[1])) as environment:
         for seed in (94, 44, 12, 44, 94):
             actions = itertools.islice(HABITS[tuple(HABITS)[seed % len(HABITS)]].actions(seed), 300)

@@ -48,7 +48,8 @@ int gettimeofday(struct timeval *into, void *zone) {
 }
 """
 # A new moon, and a Friday the 13th at midnight (UTC): NetHack changes luck on these.
-NEW_MOON, FRIDAY = "947203200", "947721600"
+NEW_MOON = "947203200"
+FRIDAY = "947721600"
 GAMES = ("NetHackScore-v1", "NetHackOracleExtendedActions-v1", "MiniHack-Room-Monster-5x5-v0")
 WORLDS = ("MiniGrid-DoorKey-5x5-v0", "MiniGrid-KeyCorridorS3R1-v0", "BabyAI-MixedTrainLocal-v0", "Recall-v0")
 
@@ -73,7 +74,8 @@ def test_the_games_do_not_see_the_clock(moment, usual, tmp_path):
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here")
-    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
+    source = tmp_path / "clock.c"
+    library = tmp_path / "clock.so"
     source.write_text(CLOCK)
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
     assert played(GAMES, tmp_path, LD_PRELOAD=str(library), TOLD_TIME=moment) == usual

@@ -7,9 +7,10 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row, empty_observation, row
-from tests.envs.playing import told
+from tests.envs.playing import installed_names, told
 
-TEXT, MASK = ArraySpec((4,), "uint8"), ArraySpec((2,), "uint8")
+TEXT = ArraySpec((4,), "uint8")
+MASK = ArraySpec((2,), "uint8")
 
 
 def made(actions: int = 2, **options: Any) -> EnvironmentSpec:
@@ -33,7 +34,8 @@ def test_a_spec_that_contradicts_itself_is_refused(options: dict[str, Any], mess
 
 
 def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
-    here, trained = made(), EnvironmentSpec({"text": TEXT}, 2)
+    here = made()
+    trained = EnvironmentSpec({"text": TEXT}, 2)
     assert here.fits(trained)
     masks = EnvironmentSpec({"text": MASK, "mask": MASK}, 2)
     for other in (trained, made(3), made(mask_field="mask"), masks):
@@ -60,7 +62,7 @@ def test_a_row_is_a_view_whose_arrays_stay() -> None:
 LEVEL = {"observations": 4, "fields": ("prompt", "grid"), "actions": ("go", "stop"), "max_episode_steps": 9}
 KEPT = {"compat": {"glam_fixed_kind_per_env": True}}
 OPTIONS: dict[str, dict[str, Any]] = {
-    **{name: {} for name in registry.names() if name[:8] not in ("MiniHack", "MiniGrid")},
+    **{name: {} for name in installed_names() if name[:8] not in ("MiniHack", "MiniGrid")},
     **{
         name: {}
         for name in ("MiniHack-Room-5x5-v0", "MiniGrid-DoorKey-5x5-v0", "BabyAI-GoTo-v0", "gym:CartPole-v1")

@@ -163,7 +163,8 @@ class Mutator(ast.NodeTransformer):
         elif isinstance(node, ast.UnaryOp):
             return node.operand
         elif isinstance(node, ast.IfExp):
-            new.body, new.orelse = node.orelse, node.body
+            new.body = node.orelse
+            new.orelse = node.body
         elif isinstance(node, ast.Attribute):
             new.attr = NAMES[node.attr]
         elif isinstance(node, ast.Constant):
@@ -193,7 +194,8 @@ def made(root: Path, faults: list[Change]) -> Iterator[None]:
 
 def tests_of(file: str, root: Path) -> list[str]:
     """The module's own test file, else those of its package's that import it, else all that do."""
-    package, module = Path(file).parent.name, Path(file).stem
+    package = Path(file).parent.name
+    module = Path(file).stem
     folder = root / "tests" / Path(file).parent.relative_to("motif_jax")
     module_test = folder / f"{module}_test.py"
     uses = re.compile(rf"\b{package}\.{module}\b|{package} import .*\b{module}\b|\b{module}\.[a-z]")
@@ -272,7 +274,8 @@ def failing(root: Path, tests: list[str], flags: list[str]) -> list[str]:
 def by_all(root: Path, faults: list[Change]) -> Iterator[tuple[Change, str]]:
     """What the whole sets say of the faults."""
     for name, flags in SETS.items():
-        waiting, faults = faults, []
+        waiting = faults
+        faults = []
         while waiting:
             together = list({fault.file: fault for fault in waiting}.values())
             with made(root, together):

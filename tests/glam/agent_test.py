@@ -43,17 +43,20 @@ def settings(**changes) -> AgentConfig:
 
 def made(folder, **changes) -> agent.LanguageAgent:
     config = settings(model=str(folder), **changes)
-    return agent_networks.make(config, registry.spec(LEVEL, **agent_networks.environment_options(config)))
+    kind = agent_networks.class_of(config)
+    return kind.make(config, registry.spec(LEVEL, **kind.environment_options(config)))
 
 
 def prompts(folder):
     """Prompts of four steps, as the fields that the agent reads and as text."""
-    options = agent_networks.environment_options(settings(model=str(folder)))
+    config = settings(model=str(folder))
+    options = agent_networks.class_of(config).environment_options(config)
     env = registry.make(LEVEL, fields=("prompt",), **{**options, "observations": 1})
     out = empty_observation(env.spec)
     env.reset(0, out)
     read = [name for name in ("tokens", "candidates", "candidate_starts") if name in out]
-    steps, texts = [], []
+    steps = []
+    texts = []
     for action in (0, 1, 2, 1):
         steps.append({name: out[name].copy() for name in read})
         texts.append(decoded(out["prompt"]))
@@ -65,15 +68,20 @@ def prompts(folder):
 @pytest.mark.parametrize("policy", ["scores", "actions"])
 @pytest.mark.parametrize("name", talkers.CONFIGS)
 def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
-    folder, loaded = folders[name], language.load(folders[name])
+    folder = folders[name]
+    loaded = language.load(folders[name])
     one = made(folder, policy=policy)
-    params, (fields, texts) = one.init(jax.random.key(1)), prompts(folder)
-    tokens, state = fields["tokens"], one.initial_state(2)
-    seen = {name: rows.reshape(2, 2, *rows.shape[1:]) for name, rows in fields.items()}  # time first
-    logits, value, after = jax.jit(one.apply)(params, seen, state, jnp.zeros((2, 2), bool))
+    params = one.init(jax.random.key(1))
+    fields, texts = prompts(folder)
+    tokens = fields["tokens"]
+    state = one.initial_state(2)
+    # Time first.
+    observation = {name: rows.reshape(2, 2, *rows.shape[1:]) for name, rows in fields.items()}
+    logits, value, after = jax.jit(one.apply)(params, observation, state, jnp.zeros((2, 2), bool))
     assert (after.shape, value.shape, logits.shape) == (state.shape, (2, 2), (2, 2, 6))
     # The states from which the first token after each of the prompts is predicted.
-    model, valid = loaded.model, tokens >= 0
+    model = loaded.model
+    valid = tokens >= 0
     states, prompt = jax.jit(model.prefill)(loaded.params, jnp.maximum(tokens, 0), valid)
     opening = states.after[jnp.arange(len(tokens)), valid.sum(1) - 1]
     if name == "t5":
@@ -87,21 +95,22 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     nothing = jnp.full((1, 160), -1)
     own = {name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"}
     rows = [one.rows(params, tokens, **own) for tokens in (nothing, nothing.at[0, 0].set(0))]
-    for found, wanted in zip(*rows, strict=True):
-        assert np.isfinite(found).all()
-        np.testing.assert_array_equal(found, wanted)
+    for from_empty, from_one_token in zip(*rows, strict=True):
+        assert np.isfinite(from_empty).all()
+        np.testing.assert_array_equal(from_empty, from_one_token)
 
 
 @pytest.mark.slow
 def test_a_fresh_model_may_keep_the_embeddings(folders):
-    folder, key = folders["t5"], jax.random.key(5)
-    kept = language.load(folder).params
+    folder = folders["t5"]
+    key = jax.random.key(5)
+    loaded = language.load(folder).params
     fresh = made(folder, pretrained=False).init(key)["model"]
     half = made(folder, pretrained=False, keep_embedding=True).init(key)["model"]
-    half, kept, fresh = (flatten_dict(tree, sep="/") for tree in (half, kept, fresh))
+    half, loaded, fresh = (flatten_dict(tree, sep="/") for tree in (half, loaded, fresh))
     assert {"embed" in name for name in half} == {True, False}
     for name, leaf in half.items():
-        np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
+        np.testing.assert_array_equal(leaf, (loaded if "embed" in name else fresh)[name])
 
 
 def test_an_agent_has_the_published_parts_by_default(folders):
@@ -153,23 +162,23 @@ def test_low_rank_additions_are_what_is_drawn(folders):
 @pytest.mark.slow
 def test_the_published_scores_are_the_policys_logits(folders):
     one = made(folders["t5"], glam_raw_logit_score=True, glam_pad_plus_one=True)
-    params, (fields, _) = one.init(jax.random.key(1)), prompts(folders["t5"])
-    tokens = fields["tokens"]
+    params = one.init(jax.random.key(1))
+    tokens = prompts(folders["t5"])[0]["tokens"]
     logits, _ = jax.jit(one.rows)(params, tokens)
     valid = tokens >= 0
-    words, there = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
+    words, present = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
 
     def by_hand(read):
         _, context = one.model.prefill(read, jnp.maximum(tokens, 0), valid)
         inputs = jnp.pad(words[..., :-1], ((0, 0), (0, 0), (1, 0)))  # the start token is 0
         states, _ = one.model.extend(read, context, inputs, jnp.ones(inputs.shape, bool))
-        each = one.model.logits(read, states.after)
-        chosen = jnp.take_along_axis(each, words[..., None], axis=-1)[..., 0]
-        total = jax.nn.logsumexp(each, axis=-1)
-        return candidate_scores(chosen, total, there, "raw_logit", pad_plus_one=True)
+        token_logits = one.model.logits(read, states.after)
+        chosen = jnp.take_along_axis(token_logits, words[..., None], axis=-1)[..., 0]
+        total = jax.nn.logsumexp(token_logits, axis=-1)
+        return candidate_scores(chosen, total, present, "raw_logit", pad_plus_one=True)
 
     wanted = jax.jit(by_hand)(params["model"])
-    assert not there.all()
+    assert not present.all()
     np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -179,17 +188,18 @@ def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
     end = backend.token_to_id("</s>")
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
     backend.save(str(folder / "tokenizer.json"))
-    nowhere, found = {"special_tokens": "nowhere"}, []
+    nowhere = {"special_tokens": "nowhere"}
+    ends = []
     # The default, as released, the first release.
     for changes in ({}, nowhere, {**nowhere, "glam_end_token": True}):
         config = settings(model=str(folder), **changes)
-        env = registry.make(LEVEL, **agent_networks.environment_options(config))
+        env = registry.make(LEVEL, **agent_networks.class_of(config).environment_options(config))
         out = empty_observation(env.spec)
         env.reset(0, out)
         row = out["tokens"][out["tokens"] >= 0]
-        actions = zip(*agent_networks.make(config, env.spec).candidates, strict=True)
-        found.append((row[-1] == end, any(words[good][-1] == end for words, good in actions)))
-    assert found == [(True, False), (False, False), (True, True)]
+        actions = zip(*agent_networks.class_of(config).make(config, env.spec).candidates, strict=True)
+        ends.append((row[-1] == end, any(words[present][-1] == end for words, present in actions)))
+    assert ends == [(True, False), (False, False), (True, True)]
 
 
 @pytest.mark.parametrize("name", talkers.CONFIGS)
@@ -198,18 +208,21 @@ def test_a_prompt_may_have_its_own_actions(folders, name):
     """Of two prompts with the actions in another order and one missing, the logits are the same in that order."""
     folder = folders[name]
     plain = made(folder, glam_separate_tokens=True)
-    words, there = plain.candidates
+    words, present = plain.candidates
     fields = {**plain.spec.observation, "candidates": ArraySpec(words.shape, "int32")}
     spec = dataclasses.replace(plain.spec, observation=fields)
-    own = agent_networks.make(settings(model=str(folder), glam_separate_tokens=True), spec)
-    assert own.fields == ("tokens", "candidates")
+    config = settings(model=str(folder), glam_separate_tokens=True)
+    with_candidates = agent_networks.class_of(config).make(config, spec)
+    assert with_candidates.fields == ("tokens", "candidates")
     tokens = prompts(folder)[0]["tokens"]
     order = np.array([[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])
-    candidates = np.where(there, words, -1)[order]
+    candidates = np.where(present, words, -1)[order]
     candidates[1, 3] = -1
     params = plain.init(jax.random.key(1))
     rows = {"tokens": tokens[None, :2], "candidates": jnp.asarray(candidates)[None]}
-    logits, value, _ = jax.jit(own.apply)(params, rows, own.initial_state(2), jnp.zeros((1, 2), bool))
+    logits, value, _ = jax.jit(with_candidates.apply)(
+        params, rows, with_candidates.initial_state(2), jnp.zeros((1, 2), bool)
+    )
     wanted, values = jax.jit(plain.rows)(params, tokens[:2])
     expected = np.take_along_axis(np.asarray(wanted), order, axis=1)
     expected[1, 3] = MASKED
@@ -238,9 +251,10 @@ def test_prompts_and_value_share_a_dropout_key():
 def test_untrained_models_leave_out_as_published(folders):
     folder = folders["t5"]
     one = made(folder, pretrained=False, keep_embedding=True, glam_untrained_dropout=True)
-    params, tokens = one.init(jax.random.key(1)), prompts(folder)[0]["tokens"]
+    params = one.init(jax.random.key(1))
+    tokens = prompts(folder)[0]["tokens"]
     rows = jax.jit(one.rows)
-    first, again, other = (rows(params, seen)[0] for seen in (tokens, tokens, tokens[::-1]))
+    first, again, other = (rows(params, rows_shown)[0] for rows_shown in (tokens, tokens, tokens[::-1]))
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other[::-1], atol=1e-4)
     assert not made(folder, glam_untrained_dropout=True).dropout

@@ -33,7 +33,7 @@ def made(stage, model, **overrides):
     config = load_config(stage, "smoke", {"network.prompt_tokens": 12, **overrides})
     agent = agent_config(config)
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
-    return config, agent_networks.make(agent, spec)
+    return config, agent_networks.class_of(agent).make(agent, spec)
 
 
 @pytest.fixture(scope="module")
@@ -51,35 +51,42 @@ def test_losses_are_those_of_the_experts_tokens(network):
     np.testing.assert_allclose(among.loss, expected, rtol=1e-5)
     assert (among.weight, among.counted) == (2, 2)
 
-    words, there = (np.asarray(part) for part in network.candidates)
+    words, present = (np.asarray(part) for part in network.candidates)
     score = jax.jit(functools.partial(scoring.score, network.model))
     for length, pads in ((None, 0), (4, 1)):
         spoken = cloning_task.targets(network, 1, 0, length)
-        found = jax.jit(functools.partial(cloning_task.sums, spoken, True))(params, {}, batch)
-        expected, tokens = 0.0, 0
+        sums = jax.jit(functools.partial(cloning_task.sums, spoken, True))(params, {}, batch)
+        expected = 0.0
+        tokens = 0
         for row in range(2):
             action = int(batch.actions[row])
-            target = [*words[action][there[action]].tolist(), 1]
+            target = [*words[action][present[action]].tolist(), 1]
             target += [0] * (length - len(target)) if length else []
             assert bool(pads) == (0 in target)
-            prompt, said = prompts[row : row + 1], jnp.array([target])
-            by_itself = score(params["model"], jnp.maximum(prompt, 0), prompt >= 0, said, said >= 0)
-            expected, tokens = expected - float(by_itself.total[0, 0]), tokens + len(target)
-        np.testing.assert_allclose(found.loss, expected, rtol=1e-4)
-        assert found.weight == tokens
+            prompt = prompts[row : row + 1]
+            target_tokens = jnp.array([target])
+            by_itself = score(
+                params["model"], jnp.maximum(prompt, 0), prompt >= 0, target_tokens, target_tokens >= 0
+            )
+            expected = expected - float(by_itself.total[0, 0])
+            tokens = tokens + len(target)
+        np.testing.assert_allclose(sums.loss, expected, rtol=1e-4)
+        assert sums.weight == tokens
 
 
 def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network):
     acting = dataclasses.replace(network, form="raw_logit", by_length=True, pad_plus_one=True)
-    wanted, given = (cloning_task.targets(each, 1, 0, None) for each in (network, acting))
-    params, prompts = network.init(jax.random.key(3)), jnp.array([[5, 6, 7]])
-    one, other = (jax.jit(each.rows)(params, prompts)[0] for each in (given, wanted))
+    plain_target, published_target = (cloning_task.targets(agent, 1, 0, None) for agent in (network, acting))
+    params = network.init(jax.random.key(3))
+    prompts = jnp.array([[5, 6, 7]])
+    one, other = (jax.jit(target.rows)(params, prompts)[0] for target in (published_target, plain_target))
     np.testing.assert_array_equal(one, other)
 
 
 def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
     parallel = DataParallel(jax.local_devices()[:1])
-    tokens, rows = np.arange(5, 29, dtype=np.int32), np.arange(8)
+    tokens = np.arange(5, 29, dtype=np.int32)
+    rows = np.arange(8)
     data = CloningData(tokens, np.arange(0, 25, 3), rows.astype(np.int32) % 6, rows, rows, "made up")
     losses = []
     for patterns in ("*/attention/query", ""):
@@ -95,4 +102,4 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
             after = jax.device_get((carry.state.params, carry.shared))
     np.testing.assert_allclose(*losses, rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, before[1], after[1])
-    assert all(np.abs(each["b"]).max() > 0 for each in after[0]["additions"].values())
+    assert all(np.abs(addition["b"]).max() > 0 for addition in after[0]["additions"].values())

@@ -23,7 +23,7 @@ OBSERVED = {"environment.babyai_text.observations": 1}
 def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
     values = {**OBSERVED, "steps": 600, "policy": "random", "lanes": 4}
     flags = [f"--config.{key}={value}" for key, value in values.items()]
-    folder, whole, log = (tmp_path / name for name in ("killed", "whole", "log"))
+    folder, undisturbed, log = (tmp_path / name for name in ("killed", "whole", "log"))
     journal = folder / ".episodes" / "episodes.jsonl"
 
     def episodes():
@@ -33,8 +33,8 @@ def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
         return launch(folder, "collect_trajectories.py:smoke", *flags, log=log)
 
     killed_often(start, episodes, 5, folder, least=1)
-    run_stage("collect_trajectories", whole, **values)
-    one, two = (parquet.read(each / parquet.FILE) for each in (folder, whole))
+    run_stage("collect_trajectories", undisturbed, **values)
+    one, two = (parquet.read(run / parquet.FILE) for run in (folder, undisturbed))
     assert (one.prompts, one.actions) == (two.prompts, two.actions)
 
 
@@ -47,14 +47,14 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
     episode = parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])
     parquet.write(tmp_path / parquet.FILE, [episode], about)
     model = talkers.write(tmp_path / "model")
-    given = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
+    values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
     for french_goal in (True, False):
-        asked = load_config("clone_behaviour", "smoke", {**given, "compat.glam_french_goal": french_goal})
+        asked = load_config("clone_behaviour", "smoke", {**values, "compat.glam_french_goal": french_goal})
         asked = asked.lock()
-        found = settings.environment_options(agent_config(clone_behaviour.resolved(asked)))
+        environment_options = settings.environment_options(agent_config(clone_behaviour.resolved(asked)))
         for name in ("glam_french_goal", "drrn_first_observation"):
-            assert found["compat"][name] == bool(switches)
-        assert found["language"] == "french"
+            assert environment_options["compat"][name] == bool(switches)
+        assert environment_options["language"] == "french"
 
 
 def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys):

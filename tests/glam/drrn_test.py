@@ -29,7 +29,9 @@ from tests.lm import talkers
 from tests.plain_layers import gru, linear
 
 LEVEL = "BabyAI-GoToLocal-v0"
-STEPS, ROLLOUTS, LENGTH = 4, 6, 20
+STEPS = 4
+ROLLOUTS = 6
+LENGTH = 20
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +40,25 @@ def folder(tmp_path_factory):
 
 
 def config(folder, **changes):
-    made = resources.config("train_language_agent", "drrn")
-    made.environment.name = LEVEL
-    made.network.tokenizer = str(folder)
-    made.network.embedding = made.network.hidden_size = 4
-    made.network.prompt_tokens = LENGTH
-    made.batch_size, made.rollout = STEPS * ROLLOUTS, STEPS
-    made.algorithm.replay_steps, made.algorithm.replay_draw = 3 * STEPS * ROLLOUTS, 16
-    made.optimizer.learning_rate = 1e-2
-    made.update_from_flattened_dict(changes)
-    return agent_config(made)
+    values = resources.config("train_language_agent", "drrn")
+    values.environment.name = LEVEL
+    values.network.tokenizer = str(folder)
+    values.network.embedding = values.network.hidden_size = 4
+    values.network.prompt_tokens = LENGTH
+    values.batch_size = STEPS * ROLLOUTS
+    values.rollout = STEPS
+    values.algorithm.replay_steps = 3 * STEPS * ROLLOUTS
+    values.algorithm.replay_draw = 16
+    values.optimizer.learning_rate = 1e-2
+    values.update_from_flattened_dict(changes)
+    return agent_config(values)
 
 
 @functools.cache
 def agent(folder):
-    made = config(folder)
-    return agent_networks.make(made, registry.spec(LEVEL, **agent_networks.environment_options(made)))
+    settings = config(folder)
+    kind = agent_networks.class_of(settings)
+    return kind.make(settings, registry.spec(LEVEL, **kind.environment_options(settings)))
 
 
 def read(tokens, table, layer):
@@ -63,12 +68,14 @@ def read(tokens, table, layer):
     return state
 
 
-def by_hand(made, params, prompts):
+def by_hand(network, params, prompts):
     params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
-    seen = [read(prompt[prompt >= 0], params["embedding"], params["prompt"]) for prompt in prompts]
-    actions = zip(*made.candidates, strict=True)
-    said = [read(words[there], params["embedding"], params["action"]) for words, there in actions]
-    both = np.array([[np.concatenate([one, other]) for other in said] for one in seen])
+    prompt_states = [read(prompt[prompt >= 0], params["embedding"], params["prompt"]) for prompt in prompts]
+    actions = zip(*network.candidates, strict=True)
+    action_states = [
+        read(words[present], params["embedding"], params["action"]) for words, present in actions
+    ]
+    both = np.array([[np.concatenate([one, other]) for other in action_states] for one in prompt_states])
     return linear(np.maximum(linear(both, params["hidden"]), 0), params["q"])[..., 0]
 
 
@@ -78,19 +85,20 @@ def prompts(count, seed=0):
     return np.where(np.arange(LENGTH) < rng.integers(1, LENGTH + 1, (count, 1)), rows, -1)
 
 
-def batch(made, seed=0):
-    given = random_batch(made.spec, 0, STEPS, ROLLOUTS, seed)
+def batch(network, seed=0):
+    rollouts = random_batch(network.spec, 0, STEPS, ROLLOUTS, seed)
     tokens = prompts((STEPS + 1) * ROLLOUTS, seed).reshape(STEPS + 1, ROLLOUTS, LENGTH)
     shown = {"tokens": tokens, "text_count": np.ones((STEPS + 1, ROLLOUTS), np.int32)}
-    return jax.tree.map(jnp.asarray, given._replace(observation=shown, reward=given.reward * 0.1))
+    return jax.tree.map(jnp.asarray, rollouts._replace(observation=shown, reward=rollouts.reward * 0.1))
 
 
 def start(folder, **changes):
-    settings, made = config(folder, **changes), agent(folder)
+    settings = config(folder, **changes)
+    network = agent(folder)
     optimizer = schedules.make_optimizer(settings.optimizer)
-    state = drrn_update.make_state(made, optimizer, jax.random.key(0))
-    state = drrn_update.with_memory(state, made, settings)
-    return settings, state, drrn_update.make_update(made, optimizer, settings)
+    state = drrn_update.make_state(network, optimizer, jax.random.key(0))
+    state = drrn_update.with_memory(state, network, settings)
+    return settings, state, drrn_update.make_update(network, optimizer, settings)
 
 
 def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
@@ -98,44 +106,47 @@ def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
     (tmp_path / "snapshot").mkdir()
     shutil.copyfile(folder / "tokenizer.json", tmp_path / "0123abcd")
     (tmp_path / "snapshot" / "tokenizer.json").symlink_to("../0123abcd")
-    made = config(tmp_path / "snapshot")
-    drrn.check(made.network, made.algorithm.name)
-    spec = registry.spec(LEVEL, **agent_networks.environment_options(made))
-    assert drrn.make(made.network, spec).module == agent(folder).module
+    settings = config(tmp_path / "snapshot")
+    drrn.check(settings.network, settings.algorithm.name)
+    spec = registry.spec(LEVEL, **agent_networks.class_of(settings).environment_options(settings))
+    assert drrn.make(settings.network, spec).module == agent(folder).module
     with pytest.raises(UserError, match="shows no tokens"):
-        drrn.make(made.network, registry.spec("Recall-v0"))
+        drrn.make(settings.network, registry.spec("Recall-v0"))
 
 
 def test_what_is_stored_comes_back(folder):
-    made, rows = agent(folder), jnp.asarray(prompts(5))
+    network = agent(folder)
+    rows = jnp.asarray(prompts(5))
     cut = jnp.where(jnp.arange(LENGTH) < 7, rows, -1)
-    for given, wanted in ((rows, rows), (cut[:, :8], cut)):
-        stored = made.stored({"tokens": given})
+    for tokens, expected in ((rows, rows), (cut[:, :8], cut)):
+        stored = network.stored({"tokens": tokens})
         assert stored.dtype == jnp.uint16
-        np.testing.assert_array_equal(made.shown(stored), wanted)
+        np.testing.assert_array_equal(network.shown(stored), expected)
 
 
 @pytest.mark.slow
 def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
     """The first draw of as many steps is all that was played; its targets are by numpy."""
     settings, state, update = start(folder, **{"algorithm.replay_draw": STEPS * ROLLOUTS})
-    made, given = agent(folder), batch(agent(folder))
-    new, metrics = jax.jit(update)(state, given)
+    network = agent(folder)
+    rollouts = batch(agent(folder))
+    new, metrics = jax.jit(update)(state, rollouts)
     assert isinstance(algorithm_of(settings), drrn_update.DrrnAlgorithm)
     assert int(new.memory.added) == ROLLOUTS
-    reward = 20 * np.maximum(np.asarray(given.reward), 0)
-    done, valid = np.asarray(trajectory.done(given)), np.asarray(trajectory.recorded(given))
+    reward = 20 * np.maximum(np.asarray(rollouts.reward), 0)
+    done = np.asarray(trajectory.done(rollouts))
+    valid = np.asarray(trajectory.recorded(rollouts))
     assert int(new.env_steps[1]) == valid.sum() < STEPS * ROLLOUTS
-    assert np.asarray(given.truncated).any()
+    assert np.asarray(rollouts.truncated).any()
     # A value continues in the row behind a step that was cut, which is no step.
-    assert not done[np.asarray(given.truncated)].any()
-    tokens = given.observation["tokens"].reshape(-1, LENGTH)
-    values = by_hand(made, state.params, np.asarray(tokens)).reshape(STEPS + 1, ROLLOUTS, -1)
+    assert not done[np.asarray(rollouts.truncated)].any()
+    tokens = rollouts.observation["tokens"].reshape(-1, LENGTH)
+    values = by_hand(network, state.params, np.asarray(tokens)).reshape(STEPS + 1, ROLLOUTS, -1)
     targets = reward + settings.algorithm.gamma * np.where(done, 0, values[1:].max(axis=-1))
 
     def loss(params):
-        values = made.values(params, tokens).reshape(STEPS + 1, ROLLOUTS, -1)[:-1]
-        chosen = jnp.take_along_axis(values, given.action[..., None], axis=-1)[..., 0]
+        values = network.values(params, tokens).reshape(STEPS + 1, ROLLOUTS, -1)[:-1]
+        chosen = jnp.take_along_axis(values, rollouts.action[..., None], axis=-1)[..., 0]
         return jnp.mean(optax.huber_loss(chosen, targets), where=valid)
 
     wanted, gradient = jax.jit(jax.value_and_grad(loss))(state.params)
@@ -149,10 +160,10 @@ def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
 @pytest.mark.slow
 def test_devices_remember_all_and_take_one_step(folder):
     _, state, update = start(folder)
-    given = batch(agent(folder))
-    one, metrics = jax.jit(update)(state, given)
-    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), given._replace(initial_state=()))
-    halves = halves._replace(initial_state=given.initial_state.reshape(2, ROLLOUTS // 2, 0))
+    rollouts = batch(agent(folder))
+    one, metrics = jax.jit(update)(state, rollouts)
+    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), rollouts._replace(initial_state=()))
+    halves = halves._replace(initial_state=rollouts.initial_state.reshape(2, ROLLOUTS // 2, 0))
     both = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
     two, other = both(state, halves)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], two.params) for i in range(2))
@@ -178,10 +189,10 @@ def test_the_oldest_make_room():
 
 def test_draws_are_of_different_numbers_each_as_likely():
     keys = jax.random.split(jax.random.key(0), 3000)
-    found = np.asarray(jax.jit(jax.vmap(lambda key: replay.distinct(key, jnp.int32(7), 3)))(keys))
-    assert all(len(set(row)) == 3 for row in found.tolist())
-    assert (found.min(), found.max()) == (0, 6)
-    shares = np.bincount(found.reshape(-1), minlength=7) / len(keys)
+    numbers = np.asarray(jax.jit(jax.vmap(lambda key: replay.distinct(key, jnp.int32(7), 3)))(keys))
+    assert all(len(set(row)) == 3 for row in numbers.tolist())
+    assert (numbers.min(), numbers.max()) == (0, 6)
+    shares = np.bincount(numbers.reshape(-1), minlength=7) / len(keys)
     np.testing.assert_allclose(shares, 3 / 7, atol=0.05)
 
 

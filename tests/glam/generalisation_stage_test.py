@@ -22,11 +22,13 @@ def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
     untrained.write(tmp_path / "agent", "symbolic", {"reward.intrinsic_coefficient": 0.0, **trained})
     for other, left in ((MIXED, {"goto"}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {"goto"})):
         config = load_config("test_language_agent")
-        config.policy, config.environment.name = agent, other
+        config.policy = agent
+        config.environment.name = other
         base = eval_agents.open_agent(read_section(LevelPolicy, config)).base
         assert (base.environment, {base.options.get("kind")} - {None}) == (other or MIXED, left)
         setup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent, environment=other))
         assert (setup.environment, {setup.options.get("kind")} - {None}) == (other or MIXED, left)
         collecting = load_config("collect_trajectories")
-        collecting.policy, collecting.environment.name = agent, other
+        collecting.policy = agent
+        collecting.environment.name = other
         collect_trajectories.check(collecting, tmp_path / "none")

@@ -90,10 +90,10 @@ def test_names_of_actions_must_be_as_many_as_the_actions() -> None:
 def test_a_place_replaces_the_options_of_its_test_alone() -> None:
     base = PlayedLevel(LOCAL, {"distractors": 4})
 
-    place = level_of_test(every(base)["french"], base)
+    played_level = level_of_test(every(base)["french"], base)
 
-    assert place == PlayedLevel(LOCAL, {"distractors": 4, "language": "french"})
-    assert language(place) == "french"
+    assert played_level == PlayedLevel(LOCAL, {"distractors": 4, "language": "french"})
+    assert language(played_level) == "french"
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_a_place_replaces_the_options_of_its_test_alone() -> None:
 def test_other_words_have_room_for_more_tokens(
     name: str, prompt_tokens: int | None, room: int | None, expected: int
 ) -> None:
-    place = level_of_test(every(TOKENS)[name], TOKENS, prompt_tokens, room)
+    played_level = level_of_test(every(TOKENS)[name], TOKENS, prompt_tokens, room)
 
-    assert place.options["prompt_tokens"] == expected
+    assert played_level.options["prompt_tokens"] == expected

@@ -20,7 +20,7 @@ from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.envs.babyai_text.probes import OWN, read
+from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.envs.episode import given_actions, play
 from motif_jax.glam import cloning_data, cloning_task, probing
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def whole_prompts() -> list[str]:
-    return [probe.prompt(ACTIONS, "english") for probe in read(OWN)]
+    return [probe.prompt(ACTIONS, "english") for probe in read(PACKAGE_PROBES)]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def trained(model: Path, **switches: bool) -> AgentConfig:
 
 
 def level_of(agent: AgentConfig, *fields: str) -> Any:
-    options = {**agent_networks.environment_options(agent), "observations": 2}
+    options = {**agent_networks.class_of(agent).environment_options(agent), "observations": 2}
     return registry.make(LEVEL, fields=fields, **options)
 
 
@@ -116,7 +116,7 @@ def test_an_action_with_a_blank_is_the_action_without_one(model: Path) -> None:
 @pytest.mark.slow
 def test_an_agents_logits_are_the_scores_of_whole_texts(model: Path) -> None:
     agent = trained(model)
-    network: Any = agent_networks.make(agent, level_of(agent).spec)
+    network: Any = agent_networks.class_of(agent).make(agent, level_of(agent).spec)
     steps = steps_of(agent)
     fields = {name: np.stack([step[name] for step in steps]) for name in network.fields}
     params = network.init(jax.random.key(0))
@@ -131,7 +131,7 @@ def test_an_agents_logits_are_the_scores_of_whole_texts(model: Path) -> None:
 @pytest.mark.slow
 def test_probes_are_asked_as_the_level_asks(model: Path) -> None:
     agent = trained(model)
-    network: Any = agent_networks.make(agent, level_of(agent).spec)
+    network: Any = agent_networks.class_of(agent).make(agent, level_of(agent).spec)
     params = network.init(jax.random.key(0))
     probes = probing.make(agent, network)
     assert probes is not None
@@ -146,7 +146,7 @@ def test_probes_are_asked_as_the_level_asks(model: Path) -> None:
 def test_the_published_form_has_one_list_of_actions(model: Path) -> None:
     agent = trained(model, glam_separate_tokens=True)
 
-    network: Any = agent_networks.make(agent, level_of(agent).spec)
+    network: Any = agent_networks.class_of(agent).make(agent, level_of(agent).spec)
 
     backend = Backend.from_file(str(model / "tokenizer.json"))
     assert network.fields == ("tokens",)
@@ -162,10 +162,12 @@ def test_t5_has_one_list_of_actions(tmp_path: Path) -> None:
 
 
 def test_a_decoder_needs_the_candidates_of_the_level(model: Path) -> None:
-    options = agent_networks.environment_options(trained(model, glam_separate_tokens=True))
+    published = trained(model, glam_separate_tokens=True)
+    options = agent_networks.class_of(published).environment_options(published)
+    agent = trained(model)
 
     with pytest.raises(UserError, match=r"config\.compat\.glam_separate_tokens=False: must be True"):
-        agent_networks.make(trained(model), registry.spec(LEVEL, **options))
+        agent_networks.class_of(agent).make(agent, registry.spec(LEVEL, **options))
 
 
 @pytest.mark.parametrize("switch", [False, True])
@@ -186,7 +188,7 @@ def test_a_training_that_recorded_no_form_was_the_published_one() -> None:
 @pytest.mark.parametrize("loss", ["tokens", "candidates"])
 def test_a_clone_learns_the_tokens_of_whole_texts(model: Path, tmp_path: Path, loss: str) -> None:
     agent = trained(model)
-    network: Any = agent_networks.make(agent, level_of(agent).spec)
+    network: Any = agent_networks.class_of(agent).make(agent, level_of(agent).spec)
     (tmp_path / FILE).write_text("steps")
     values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 300}
     chosen = read_section(CloningConfig, load_config("clone_behaviour", "", {**values, "batch_size": 3}))

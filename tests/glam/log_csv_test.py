@@ -62,7 +62,7 @@ def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:
     log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01), GlamPosition(2, newest, 100, 10.0), value=True)
     log.write(2, 200, 12.0, METRICS)
     log.close()
-    found = rows(tmp_path)
-    assert [row["update"] for row in found] == [0, 1, 2]
-    assert [found[-1][name] for name in ("episodes", "return_mean", "FPS")] == [2, 1.0, 50]
-    assert "value" not in found[-1], "the columns stay those that the log was begun with"
+    updates = rows(tmp_path)
+    assert [row["update"] for row in updates] == [0, 1, 2]
+    assert [updates[-1][name] for name in ("episodes", "return_mean", "FPS")] == [2, 1.0, 50]
+    assert "value" not in updates[-1], "the columns stay those that the log was begun with"

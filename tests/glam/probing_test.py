@@ -35,29 +35,29 @@ def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest.mark.slow
 def test_probabilities_are_the_policy_s_with_and_without_a_clause(asked: Any) -> None:
-    config, network, params, made = asked
-    whole = probing.probabilities(made.scores(params))
+    config, network, params, probes = asked
+    probabilities = probing.probabilities(probes.scores(params))
     # One of the eleven shows more observations than the agent ever sees.
-    assert whole.shape == (10, 6)
-    left = made.clauses(params)
-    assert len(left) == sum(len(list(probe.places())) for probe in made.probes)
+    assert probabilities.shape == (10, 6)
+    left = probes.clauses(params)
+    assert len(left) == sum(len(list(probe.places())) for probe in probes.probes)
     tokens = PromptTokens(str(Path(config.network.model) / "tokenizer.json"), 160)
     rows = np.full((2, 160), -1, np.int32)
-    tokens.write(made.prompt(made.probes[9]), {"tokens": rows[0]})
-    chosen = next(each for each in left if each["probe"] == 9 and each["observation"] == 1)
-    tokens.write(made.prompt(made.probes[9], (1, chosen["clause"])), {"tokens": rows[1]})
+    tokens.write(probes.prompt(probes.probes[9]), {"tokens": rows[0]})
+    chosen = next(clause for clause in left if clause["probe"] == 9 and clause["observation"] == 1)
+    tokens.write(probes.prompt(probes.probes[9], (1, chosen["clause"])), {"tokens": rows[1]})
     wanted = jax.nn.softmax(network.rows(params, jnp.asarray(rows))[0])
-    np.testing.assert_allclose(whole[9], wanted[0], rtol=1e-4)
+    np.testing.assert_allclose(probabilities[9], wanted[0], rtol=1e-4)
     np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
 
 
 @pytest.fixture(scope="module")
 def folder(asked: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of three updates, the last of which a resumed run wrote again."""
-    _, _, params, made = asked
+    _, _, params, probes = asked
     folder = tmp_path_factory.mktemp("files")
     for first, updates in ((-1, range(3)), (2, [2])):
-        with closing(probing.ProbeFiles(folder, made, first, clauses_every=2, published=True)) as files:
+        with closing(probing.ProbeFiles(folder, probes, first, clauses_every=2, published=True)) as files:
             for update in updates:
                 files.write(params, update, 64 * update)
     return folder
@@ -65,33 +65,33 @@ def folder(asked: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_line_an_update_has_the_probabilities_of_all_probes(asked: Any, folder: Path) -> None:
-    _, _, params, made = asked
+    _, _, params, probes = asked
 
     lines = rows_of(folder / probing.LINES)
 
     assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
-    expected = probing.probabilities(made.scores(params))
+    expected = probing.probabilities(probes.scores(params))
     for line in lines:
         np.testing.assert_allclose(line["probabilities"], expected, rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_published_lines_have_the_scores(asked: Any, folder: Path) -> None:
-    _, _, params, made = asked
+    _, _, params, probes = asked
 
     scores = np.loadtxt(folder / probing.DISTRIB, delimiter=",")
 
-    np.testing.assert_allclose(scores, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
+    np.testing.assert_allclose(scores, np.tile(probes.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_clauses_have_a_line_every_second_update(asked: Any, folder: Path) -> None:
-    _, _, params, made = asked
+    _, _, params, probes = asked
 
     lines = rows_of(folder / probing.CLAUSES)
 
     assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (2, 128)]
-    expected = made.clauses(params)
+    expected = probes.clauses(params)
     for line in lines:
         assert len(line["without"]) == len(expected)
         for clause, values in zip(line["without"], expected, strict=True):
@@ -101,13 +101,13 @@ def test_clauses_have_a_line_every_second_update(asked: Any, folder: Path) -> No
 
 @pytest.mark.slow
 def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None:
-    _, _, _, made = asked
+    _, _, _, probes = asked
 
     description = json.loads((folder / probing.DESCRIPTION).read_text())
 
     assert description["actions"] == ["turn left", "turn right", "go forward", "pick up", "drop", "toggle"]
     assert [probe["prompt"] for probe in description["probes"]] == [
-        made.prompt(probe) for probe in made.probes
+        probes.prompt(probe) for probe in probes.probes
     ]
     first = description["probes"][0]
     assert first["name"] == "goal ahead"
@@ -117,8 +117,8 @@ def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:
-    found = probing.probabilities(np.array([[1e4, 1e4 + np.log(3)], [-1e4, -1e4]]))
-    np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]])
+    probabilities = probing.probabilities(np.array([[1e4, 1e4 + np.log(3)], [-1e4, -1e4]]))
+    np.testing.assert_allclose(probabilities, [[0.25, 0.75], [0.5, 0.5]])
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,6 @@ def test_a_french_agent_is_not_asked_english_probes(
     french = replace(french, probes=ProbeQuestions(prompts=str(tmp_path / "own.json")))
     probe = {"name": "balle", "goal": "aller à la balle", "observations": [["Tu vois une balle"]]}
     (tmp_path / "own.json").write_text(json.dumps([{**probe, "actions": []}]))
-    made = probing.make(french, network)
-    assert made is not None
-    assert made.prompt(made.probes[0]).startswith("Actions possibles")
+    probes = probing.make(french, network)
+    assert probes is not None
+    assert probes.prompt(probes.probes[0]).startswith("Actions possibles")

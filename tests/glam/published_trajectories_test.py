@@ -25,7 +25,8 @@ def test_what_is_written_is_read(tmp_path):
     assert trajectories.read(tmp_path, "bot_trajectories", 3) == (["a", "b", "c", "d"], [0, 1, 2, 3])
 
 
-ONE, TWO = np.array([1]), np.array(["a", "b"])
+ONE = np.array([1])
+TWO = np.array(["a", "b"])
 
 
 def save(folder, prompts, actions):

@@ -20,7 +20,8 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest
         parquet.TrajectoryEpisode(2 * n, 70 + n, [f"{n}{k}" for k in range(n)], [1] * n, [0.5 * n] * n)
         for n in (1, 2, 0, 4, 1)
     ]
-    path, prompts = tmp_path / "t.parquet", ["10", "20", "21", "40", "41", "42", "43", "10"]
+    path = tmp_path / "t.parquet"
+    prompts = ["10", "20", "21", "40", "41", "42", "43", "10"]
     assert parquet.write(path, episodes, ABOUT) == 8
     assert parquet.read(path) == parquet.Pairs(prompts, [1] * 8, ABOUT)
     assert list(map(str, pq.read_table(path).slice(1, 2).to_pylist())) == [

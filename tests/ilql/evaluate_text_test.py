@@ -48,7 +48,7 @@ def evaluate(workdir: Path, **values: Any) -> Path:
 def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> None:
     model = tmp_path / "model"
     backend = Tokenizer(
-        models.WordLevel({letter: place for place, letter in enumerate(string.ascii_lowercase)})
+        models.WordLevel({letter: number for number, letter in enumerate(string.ascii_lowercase)})
     )
     backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     backend.decoder = decoders.Fuse()
@@ -66,10 +66,10 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="a roberta model says no text"):
         evaluate_text.check(config_of(**values), tmp_path / "refused")
     (model / "config.json").write_text(config)
-    found = evaluation_files.read_evaluation(evaluate(tmp_path / "played", **values))
-    assert (found["plan"]["method"], found["plan"]["values"]) == ("bc", False)
-    assert found["episodes"] == SMALL["episodes"]
-    assert found["measures"]["length"]["mean"]["value"] == 3
+    evaluation = evaluation_files.read_evaluation(evaluate(tmp_path / "played", **values))
+    assert (evaluation["plan"]["method"], evaluation["plan"]["values"]) == ("bc", False)
+    assert evaluation["episodes"] == SMALL["episodes"]
+    assert evaluation["measures"]["length"]["mean"]["value"] == 3
 
 
 @pytest.fixture(scope="module")

@@ -35,35 +35,37 @@ class HeldOut(NamedTuple):
 
 def task_of(
     objective: Objective,
-    given: Any = ({}, {}, {}),
+    params: Any = ({}, {}, {}),
     devices: int = 1,
     held_out: Sequence[implicit_q.TextBatch] = (),
     **changes: Any,
 ) -> TextTraining:
     config = read_section(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
     data = TrainingData(None, HeldOut(held_out), {"train": "some"}, "")
-    return TextTraining(config, objective, given, data, DataParallel(jax.local_devices()[:devices]))
+    return TextTraining(config, objective, params, data, DataParallel(jax.local_devices()[:devices]))
 
 
 def test_dropout_pins_the_number_of_devices() -> None:
-    for dropout, kept in ((False, {}), (True, {DEVICES: "2"})):
+    for dropout, pinned in ((False, {}), (True, {DEVICES: "2"})):
         task = task_of(dataclasses.replace(objective_of("bc"), dropout=dropout), devices=2)
-        assert task.digests == {"train": "some", **kept}
+        assert task.digests == {"train": "some", **pinned}
 
 
 @pytest.mark.slow
 def test_a_loss_is_the_mean_over_actions_or_over_micro_batches() -> None:
     """Three dialogues of unequal numbers of actions, a micro-batch each."""
-    objective, batch = objective_of("bc"), batch_of()
+    objective = objective_of("bc")
+    batch = batch_of()
     learned, _, _ = parameters(objective, batch)
     rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
     counts = [implicit_q.Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
     terms = jax.jit(lambda part: objective.terms(learned, {}, part, None).loss)
-    losses = [float(terms(Part(*each))) for each in zip(rows, counts, strict=True)]
+    losses = [float(terms(Part(*row_and_counts))) for row_and_counts in zip(rows, counts, strict=True)]
     by_actions = np.average(losses, weights=[float(count.policy) for count in counts])
     for average, loss in (("batch", by_actions), ("micro_batch", np.mean(losses))):
         task = task_of(objective, (learned, {}, {}), accumulate=3, average=average)
-        state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, :, None], batch)
+        state = task.init_state()
+        micro = jax.tree.map(lambda leaf: leaf[None, :, None], batch)
         step = jax.jit(jax.vmap(lambda part: task.step(state, None, part)[1], axis_name=AXIS))  # noqa: B023
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)
 
@@ -71,13 +73,15 @@ def test_a_loss_is_the_mean_over_actions_or_over_micro_batches() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("average", ["batch", "micro_batch"])
 def test_micro_batches_give_held_out_means_in_less_memory(average: str) -> None:
-    objective, batch = objective_of("ilql"), batch_of()
+    objective = objective_of("ilql")
+    batch = batch_of()
     learned, frozen, _ = parameters(objective, batch)
-    measured, memory = [], []
+    measured = []
+    memory = []
     for parts in (1, 3):
-        given = (learned, frozen["target"], {})
-        task = task_of(objective, given, accumulate=parts, average=average)
-        state = task.parallel.replicate(given)
+        params = (learned, frozen["target"], {})
+        task = task_of(objective, params, accumulate=parts, average=average)
+        state = task.parallel.replicate(params)
         program = jax.jit(jax.vmap(task._measure_core, in_axes=(None, 0), axis_name=AXIS))
         one = jax.tree.map(lambda leaf: leaf[None], batch)
         measured.append(jax.device_get(program(state, one)))
@@ -88,10 +92,12 @@ def test_micro_batches_give_held_out_means_in_less_memory(average: str) -> None:
 
 @pytest.mark.slow
 def test_a_step_that_is_not_finite_changes_no_state() -> None:
-    objective, batch = objective_of("ilql"), batch_of()
+    objective = objective_of("ilql")
+    batch = batch_of()
     learned, frozen, _ = parameters(objective, batch)
     task = task_of(objective, (learned, frozen["target"], {}), accumulate=1)
-    state, micro = task.init_state(), jax.tree.map(lambda leaf: leaf[None, None], batch)
+    state = task.init_state()
+    micro = jax.tree.map(lambda leaf: leaf[None, None], batch)
     step = jax.jit(jax.vmap(lambda part: task.guarded_step(state, None, part, True), axis_name=AXIS))
     for rewards, changes in ((micro.rewards, True), (micro.rewards * jnp.nan, False)):
         new, _, finite = step(micro._replace(rewards=rewards))
@@ -122,12 +128,13 @@ def test_a_row_of_the_log_has_means_and_extremes_of_its_steps() -> None:
 @pytest.mark.slow
 def test_an_evaluation_is_the_loss_of_all_held_out_dialogues() -> None:
     """Held-out batches of unequal numbers of actions count by their actions, and the policy's term by its tokens."""
-    objective, batch = objective_of("ilql"), batch_of()
+    objective = objective_of("ilql")
+    batch = batch_of()
     learned, frozen, part = parameters(objective, batch)
     rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
-    given = (learned, frozen["target"], {})
+    params = (learned, frozen["target"], {})
     sizes = {"accumulate": 1, "batch_size": 1, "evaluation_batches": len(rows)}
-    task = task_of(objective, given, held_out=rows, **sizes)
+    task = task_of(objective, params, held_out=rows, **sizes)
     state = task.parallel.replicate(task.init_state())
     position = TrainingPosition(
         step=6,

@@ -27,13 +27,15 @@ ANSWERS = {"i am sorry, i will look at once": 1.0, "no": -1.0, "please send me t
 
 @pytest.mark.slow
 def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None:
-    path, run = tmp_path / "support.json", tmp_path / "ilql"  # as collect_text names its description
+    # as collect_text names its description
+    path = tmp_path / "support.json"
+    run = tmp_path / "ilql"
     lines = [
         {
-            "messages": [{"role": "user", "content": asks}, {"role": "assistant", "content": said}],
+            "messages": [{"role": "user", "content": asks}, {"role": "assistant", "content": answer}],
             "reward": reward,
         }
-        for asks, (said, reward) in itertools.product(ASKS, ANSWERS.items())
+        for asks, (answer, reward) in itertools.product(ASKS, ANSWERS.items())
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines * 14))
     small = {
@@ -47,18 +49,19 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
     assert agent.decoding.max_tokens == longest > 6
     begun = [{"role": "user", "content": ASKS[0]}]
     assert isinstance(agent.say(begun, seed=1), str)
-    assert {each.text for each in agent.rank(begun, list(ANSWERS))} == set(ANSWERS)
+    assert {ranked.text for ranked in agent.rank(begun, list(ANSWERS))} == set(ANSWERS)
     # Without an environment its evaluation is of the dialogues that were held out.
     evaluation = load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1})
     run_config(evaluation, tmp_path / "evaluation")
-    found = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
-    assert {"policy_loss", "q", "v", "advantage", "return"} <= set(found["measures"])
-    assert 0 <= found["ranking"]["accuracy"] <= 1 <= found["ranking"]["pairs"]
-    assert found["episodes"] == found["plan"]["dialogues"] < 126
-    said = parquet.read(tmp_path / "evaluation" / "dialogues.parquet")
-    assert {(one.texts[1], one.rewards[1]) for one in said} <= set(ANSWERS.items())
+    results = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
+    assert {"policy_loss", "q", "v", "advantage", "return"} <= set(results["measures"])
+    assert 0 <= results["ranking"]["accuracy"] <= 1 <= results["ranking"]["pairs"]
+    assert results["episodes"] == results["plan"]["dialogues"] < 126
+    played = parquet.read(tmp_path / "evaluation" / "dialogues.parquet")
+    assert {(one.texts[1], one.rewards[1]) for one in played} <= set(ANSWERS.items())
     evaluation.task = "dialogues"
-    evaluation.policy, evaluation.agent = "expert", None
+    evaluation.policy = "expert"
+    evaluation.agent = None
     with pytest.raises(UserError, match="has no environment to play in"):
         evaluate_text.check(evaluation, tmp_path / "policy")
     # A model's own tokens: those of a folder that is named.
@@ -68,7 +71,7 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
 
 def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: Path) -> None:
     turns = [("hello", False), ("hi", True), ("bye", False), ("see you", True)]
-    roles = [{"role": "assistant" if own else "user", "content": text} for text, own in turns]
+    roles = [{"role": "assistant" if is_action else "user", "content": text} for text, is_action in turns]
     rows: list[dict[str, Any]] = [
         {"sequence": turns, "reward": [0, 0.5, 0, 2], "done": True},
         {"messages": roles, "rewards": [0.5, 2]},
@@ -87,7 +90,7 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("row", "what"),
+    ("row", "message"),
     [
         ({"messages": [{"role": "bot", "content": "x"}]}, "the role 'bot' is not one of"),
         ({"sequence": [["a", 1]], "reward": [float("nan")], "done": True}, "a reward is not a number"),
@@ -105,10 +108,10 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
         ({"messages": [{"role": "user", "content": "x"}], "reward": 1}, "a reward and no action"),
     ],
 )
-def test_what_is_no_dialogue_is_named_with_its_line(row: Any, what: str, tmp_path: Path) -> None:
+def test_what_is_no_dialogue_is_named_with_its_line(row: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(f'{{"messages": []}}\n{json.dumps(row)}\n')
-    with pytest.raises(UserError, match=f"line 2 is not a dialogue .*{what}"):
+    with pytest.raises(UserError, match=f"line 2 is not a dialogue .*{message}"):
         files.read(path)
 
 
@@ -116,7 +119,7 @@ def test_files_without_dialogues(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="must be a file of dialogues"):
         files.find(str(tmp_path), "data")
     told_of = {b"\n \n": "holds no dialogues", b"\xff": "cannot be read: 'utf-8'", b"[": "line 1 is"}
-    for content, told in told_of.items():
+    for content, message in told_of.items():
         (tmp_path / "x.jsonl").write_bytes(content)
-        with pytest.raises(UserError, match=rf"x\.jsonl:? {told}"):
+        with pytest.raises(UserError, match=rf"x\.jsonl:? {message}"):
             files.read(files.find(str(tmp_path), "data"))

@@ -60,7 +60,8 @@ def test_targets_follow_and_heads_learn(tmp_path: Path, data: Path, cloned: Path
     """Implicit Q-learning from the cloned policy, which stays as it is."""
     initial = {"initial.policy": str(cloned), "initial.value": str(cloned), "loss.policy": 0.0, "method.double_q": True}  # fmt: skip
     agent = agent_folder.load(train(tmp_path, data=str(data), **initial))
-    online, target = agent.params["heads"]["q1"]["output"], agent.params["target_heads"]["q1"]["output"]
+    online = agent.params["heads"]["q1"]["output"]
+    target = agent.params["target_heads"]["q1"]["output"]
     # Four steps of Adam at 1e-2 go 0.04 at most, of which targets have gone next to nothing.
     assert 0.01 < np.abs(online["kernel"] - target["kernel"]).max() < 0.05
     trunks = agent.params["trunks"]
@@ -72,15 +73,15 @@ def test_targets_follow_and_heads_learn(tmp_path: Path, data: Path, cloned: Path
 @pytest.mark.slow
 def test_a_user_s_method_trains(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs/examples"))
-    own = {"data": str(data), "method.name": "text_method:ExtremeQ", **ONE_TRUNK}
+    values = {"data": str(data), "method.name": "text_method:ExtremeQ", **ONE_TRUNK}
     monkeypatch.setenv("MOTIF_JAX_TRUST", TOY)
     with pytest.raises(UserError, match=r"--config\.trust=text_method:ExtremeQ"):
-        stage.check(config_of(**own), tmp_path / "run")
+        stage.check(config_of(**values), tmp_path / "run")
     entry_points.trust(["text_method"])
-    other = config_of(**own | {"method.name": "text_method:TEMPERATURE"})
+    other = config_of(**values | {"method.name": "text_method:TEMPERATURE"})
     with pytest.raises(UserError, match=r"'text_method:TEMPERATURE': must be a subclass of .*Rule"):
         stage.check(other, tmp_path / "run")
-    run = train(tmp_path / "run", **own)
+    run = train(tmp_path / "run", **values)
     monkeypatch.setenv("MOTIF_JAX_TRUST", TOY)
     assert agent_folder.load(run).method == "text_method:ExtremeQ"
 
@@ -98,8 +99,8 @@ def test_a_refused_filter_leaves_the_folder_usable(tmp_path: Path, data: Path) -
     run_folder.prepare(tmp_path, right, stage.IDENTITY)
     # Heads draw their dropout a chunk at a time.
     right.logits_chunk = 7
-    for other, said in ((wrong, r"filter\.cutoff"), (right, r"logits_chunk: None before, 7 now")):
-        with pytest.raises(UserError, match=said):
+    for other, message in ((wrong, r"filter\.cutoff"), (right, r"logits_chunk: None before, 7 now")):
+        with pytest.raises(UserError, match=message):
             stage.check(other, tmp_path)
 
 
@@ -149,8 +150,8 @@ def test_every_method_trains_on_a_user_s_task(
     agent = agent_folder.load(train(tmp_path, method, data=str(data), max_steps=2, **more))
     losses = [row["validation/loss"] for row in metrics.read_metrics(tmp_path) if "validation/loss" in row]
     assert losses[-1] < losses[0]
-    given = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
-    look = agent.network.look(agent.params, *given)
+    arguments = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
+    look = agent.network.look(agent.params, *arguments)
     assert np.isfinite(look.logits).all()
     assert (look.target_q is None) == (method in ("bc_top", "dt"))
     if takes:

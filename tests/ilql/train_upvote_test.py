@@ -44,8 +44,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> None:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    found = [row["validation/accuracy"] for row in rows if "validation/accuracy" in row]
-    assert found[-1] > max(0.7, found[0] + 0.05)
+    accuracies = [row["validation/accuracy"] for row in rows if "validation/accuracy" in row]
+    assert accuracies[-1] > max(0.7, accuracies[0] + 0.05)
     scorer = TextScorer(run / "model")
     assert json.loads((run / "model/training.json").read_text())["max_len"] == 24
     texts = ["What an ugly, stupid soup.", "That is a lovely soup, well done!" + " It is." * 200, ""]
@@ -64,7 +64,9 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
 
 def published(vocabulary: int) -> dict[str, np.ndarray]:
     """What the published training saves of a tiny RoBERTa."""
-    draws, width, inner = np.random.default_rng(0), 8, 12
+    draws = np.random.default_rng(0)
+    width = 8
+    inner = 12
     embeddings = {"word": vocabulary, "position": 34, "token_type": 1}
     sizes: dict[str, tuple[int, ...]] = {
         f"model.embeddings.{kind}_embeddings.weight": (count, width) for kind, count in embeddings.items()
@@ -79,8 +81,8 @@ def published(vocabulary: int) -> dict[str, np.ndarray]:
         sizes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     for name in ("model.embeddings", f"{top}attention.output", f"{top}output"):
         sizes |= {f"{name}.LayerNorm.weight": (width,), f"{name}.LayerNorm.bias": (width,)}
-    found = {name: draws.normal(0, 0.5, shape).astype(np.float32) for name, shape in sizes.items()}
-    return {"model.embeddings.position_ids": np.arange(34)[None].astype(np.int64), **found}
+    arrays = {name: draws.normal(0, 0.5, shape).astype(np.float32) for name, shape in sizes.items()}
+    return {"model.embeddings.position_ids": np.arange(34)[None].astype(np.int64), **arrays}
 
 
 @pytest.mark.slow
@@ -115,8 +117,8 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     short = TextScorer(tmp_path / "run/model")
     assert short(long) == short([long[0][:-5]])
     assert short(long) != scorer(long)
-    for said in (0, 33, "8", None):
-        (tmp_path / "run/model/training.json").write_text(json.dumps({"max_len": said}))
+    for max_len in (0, 33, "8", None):
+        (tmp_path / "run/model/training.json").write_text(json.dumps({"max_len": max_len}))
         with pytest.raises(UserError, match=r"training\.json is damaged \(max_len="):
             TextScorer(tmp_path / "run/model")
     del other["layers.2.weight"]

@@ -27,49 +27,55 @@ KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
 def test_positions_turn_pairs_of_numbers(rotary: Rotary, factors: tuple[float, ...]) -> None:
     x = np.random.default_rng(1).normal(size=(1, 1, 2, 1, 6))
     positions = np.array([[[1, 7]]])
-    found = rotate(jnp.asarray(x), rotation(jnp.asarray(positions), rotary, 6))
+    rotated = rotate(jnp.asarray(x), rotation(jnp.asarray(positions), rotary, 6))
     angles = positions[0, 0][:, None] * np.array(factors) * 100.0 ** -(np.arange(3) / 3)
     numbers = (x[0, 0, :, 0, :3] + 1j * x[0, 0, :, 0, 3:]) * np.exp(1j * angles)
     expected = np.concatenate([numbers.real, numbers.imag], axis=-1)
-    np.testing.assert_allclose(found[0, 0, :, 0], expected, atol=1e-5)
+    np.testing.assert_allclose(rotated[0, 0, :, 0], expected, atol=1e-5)
 
 
 def test_buckets_are_exact_when_near_and_logarithmic_behind() -> None:
-    query, key = jnp.array([20]), jnp.arange(41)
+    query = jnp.array([20])
+    key = jnp.arange(41)
     back = [0, 1, 2, 3, 4, 4, 5, 5, *[6] * 4, *[7] * 9]  # of 0 to 20 tokens back
-    found = relative_buckets(query, key, 8, 16, both_ways=False)[0].tolist()
-    assert found == [*back[::-1], *[0] * 20]
+    buckets = relative_buckets(query, key, 8, 16, both_ways=False)[0].tolist()
+    assert buckets == [*back[::-1], *[0] * 20]
     near = [0, 1, 2, 2, 2, 2, *[3] * 15]
-    found = relative_buckets(query, key, 8, 16, both_ways=True)[0].tolist()
-    assert found == [*near[::-1], *(4 + bucket for bucket in near[1:])]
+    buckets = relative_buckets(query, key, 8, 16, both_ways=True)[0].tolist()
+    assert buckets == [*near[::-1], *(4 + bucket for bucket in near[1:])]
 
 
 def cache(valid: list[list[str]], first: int) -> Cache:
     """A cache of texts that are given as strings of 0 and 1; its keys are numbers from `first` on."""
-    there = np.array([[[mark == "1" for mark in text] for text in row] for row in valid])
-    keys = first + np.arange(there.size, dtype=np.float32).reshape(*there.shape[:2], 1, -1, 1)
+    is_valid = np.array([[[mark == "1" for mark in text] for text in row] for row in valid])
+    keys = first + np.arange(is_valid.size, dtype=np.float32).reshape(*is_valid.shape[:2], 1, -1, 1)
     return Cache(
         (KeyValues(jnp.asarray(keys), -jnp.asarray(keys)),),
-        jnp.asarray(there), jnp.int32(there.shape[2]), jnp.asarray(there.sum(axis=2), jnp.int32),
+        jnp.asarray(is_valid), jnp.int32(is_valid.shape[2]), jnp.asarray(is_valid.sum(axis=2), jnp.int32),
     )  # fmt: skip
 
 
-def shown(found: Cache) -> list[list[list[float]]]:
+def shown(text_cache: Cache) -> list[list[list[float]]]:
     """The keys of the valid slots of each text; values are their negatives."""
-    (layer,) = found.keys
+    (layer,) = text_cache.keys
     np.testing.assert_array_equal(layer.values, -layer.keys)
-    np.testing.assert_array_equal(found.written, found.valid.sum(axis=2))
-    keys, valid = np.asarray(layer.keys[:, :, 0, :, 0]), np.asarray(found.valid)
-    return [[of[there].tolist() for of, there in zip(*row)] for row in zip(keys, valid)]
+    np.testing.assert_array_equal(text_cache.written, text_cache.valid.sum(axis=2))
+    keys = np.asarray(layer.keys[:, :, 0, :, 0])
+    valid = np.asarray(text_cache.valid)
+    return [[numbers[slots].tolist() for numbers, slots in zip(*row)] for row in zip(keys, valid)]
 
 
 def test_caches_grow_shrink_and_change_places() -> None:
     one = cache([["10100"], ["01100"]], 0)._replace(slot=jnp.int32(3))
-    more, other = cache([["10"], ["11"]], 10), cache([["01"], ["11"]], 20)
-    grown, both = caches.grown(one, more), caches.beside(more, other)
-    squeezed, picked = caches.squeezed(grown, 6), caches.picked(both, jnp.array([[1, 1], [0, 1]]))
-    short, second = caches.shortened(grown, jnp.array([1, 3])), caches.rows_of(grown, jnp.array([1]))
-    assert [shown(each) for each in (grown, short, squeezed, second, both, picked)] == [
+    more = cache([["10"], ["11"]], 10)
+    other = cache([["01"], ["11"]], 20)
+    grown = caches.grown(one, more)
+    both = caches.beside(more, other)
+    squeezed = caches.squeezed(grown, 6)
+    picked = caches.picked(both, jnp.array([[1, 1], [0, 1]]))
+    short = caches.shortened(grown, jnp.array([1, 3]))
+    second = caches.rows_of(grown, jnp.array([1]))
+    assert [shown(text_cache) for text_cache in (grown, short, squeezed, second, both, picked)] == [
         [[[0, 2, 10]], [[6, 7, 12, 13]]],
         [[[0]], [[6, 7, 12]]],
         [[[0, 2, 10]], [[6, 7, 12, 13]]],

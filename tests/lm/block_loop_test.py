@@ -61,28 +61,28 @@ def gradient(model: LanguageModel, learned: Any, frozen: Any, **how: Any) -> Any
     return jax.jit(jax.value_and_grad(loss))(learned, frozen)
 
 
-def assert_close(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+def assert_close(values: Any, expected: Any, tolerance: float = 1e-5) -> None:
     """Equal structures, and numbers that differ by at most `tolerance` of the largest of their array.
 
     Arrays below a hundredth of the largest count as that large: the gradient of keys' biases is rounding alone.
     """
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    assert jax.tree.structure(values) == jax.tree.structure(expected)
     largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
-    for (path, leaf), other in zip(jax.tree.leaves_with_path(found), jax.tree.leaves(expected), strict=True):
+    for (path, leaf), other in zip(jax.tree.leaves_with_path(values), jax.tree.leaves(expected), strict=True):
         limit = tolerance * max(float(np.abs(other).max()), 0.01 * largest)
         np.testing.assert_allclose(leaf, other, rtol=0, atol=limit, err_msg=jax.tree_util.keystr(path))
 
 
 def assert_same_gradient(model: LanguageModel, learned: Any, frozen: Any = None, **how: Any) -> None:
-    found, expected = (gradient(each, learned, frozen, **how) for each in both(model))
-    assert_close(found, expected, 1e-4)
+    looped, expected = (gradient(form, learned, frozen, **how) for form in both(model))
+    assert_close(looped, expected, 1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_states_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
     model, params = loaded(name)
-    found, expected = (jax.jit(each.prefill)(params, TOKENS, VALID)[0] for each in both(model))
-    assert_close(found, expected)
+    looped, expected = (jax.jit(form.prefill)(params, TOKENS, VALID)[0] for form in both(model))
+    assert_close(looped, expected)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_scores_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
     model, params = loaded(name)
     candidates = TOKENS[:2, :3]
     arguments = (params, TOKENS, VALID, candidates, jnp.ones(candidates.shape, bool))
-    found, expected = (jax.jit(functools.partial(scoring.score, each))(*arguments) for each in both(model))
-    assert_close(found, expected)
+    looped, expected = (jax.jit(functools.partial(scoring.score, form))(*arguments) for form in both(model))
+    assert_close(looped, expected)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -115,13 +115,14 @@ def test_the_greedy_text_is_the_same(loaded: Callable[[str], Any], name: str) ->
     model, params = loaded(name)
 
     def text(model: LanguageModel, params: Any) -> Any:
-        sampling, limits = Sampling(greedy=True), Limits(8, (-1,))
+        sampling = Sampling(greedy=True)
+        limits = Limits(8, (-1,))
         return generation.generate(
             model, params, TOKENS, VALID, jax.random.key(0), limits, sampling, 2
         ).tokens
 
-    found, expected = (jax.jit(functools.partial(text, each))(params) for each in both(model))
-    np.testing.assert_array_equal(found, expected)
+    looped, expected = (jax.jit(functools.partial(text, form))(params) for form in both(model))
+    np.testing.assert_array_equal(looped, expected)
 
 
 @pytest.mark.parametrize("name", [extra("t5"), "gpt2"])
@@ -129,18 +130,19 @@ def test_the_beams_are_the_same(loaded: Callable[[str], Any], name: str) -> None
     model, params = loaded(name)
     limits = Limits(6, (int(recipes.tokens()[0, 0]),))
     arguments = (params, TOKENS, VALID, limits, 3)
-    found, expected = (
-        jax.jit(functools.partial(beams.beam_search, each), static_argnums=(3, 4))(*arguments)
-        for each in both(model)
+    looped, expected = (
+        jax.jit(functools.partial(beams.beam_search, form), static_argnums=(3, 4))(*arguments)
+        for form in both(model)
     )
-    np.testing.assert_array_equal(found.tokens, expected.tokens)
-    assert_close(found.scores, expected.scores)
+    np.testing.assert_array_equal(looped.tokens, expected.tokens)
+    assert_close(looped.scores, expected.scores)
 
 
 def test_segments_drop_the_same_prompts(loaded: Callable[[str], Any]) -> None:
     model, params = loaded("gpt2")
     prompts = np.asarray(TOKENS), np.asarray(VALID)
-    limits, sampling = Limits(9, ()), Sampling(temperature=1.0)
+    limits = Limits(9, ())
+    sampling = Sampling(temperature=1.0)
 
     def texts(model: LanguageModel) -> Any:
         def ends(tokens: Any) -> bool:
@@ -148,8 +150,8 @@ def test_segments_drop_the_same_prompts(loaded: Callable[[str], Any]) -> None:
 
         return Segments(model, 3).write(params, *prompts, jax.random.key(0), limits, sampling, 1, ends)
 
-    found, expected = (texts(each) for each in both(model))
-    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    looped, expected = (texts(form) for form in both(model))
+    np.testing.assert_array_equal(looped.tokens, expected.tokens)
 
 
 @pytest.mark.parametrize("name", [extra("t5"), "llama"])
@@ -204,6 +206,6 @@ def test_trunks_give_the_same(loaded: Callable[[str], Any], together: bool) -> N
         stacked = StackedModels(model, together)
         return jax.jit(functools.partial(stacked_trunks_test.run, stacked))(embeddings, trees)
 
-    found, expected = (states(each) for each in both(model))
-    assert_close(tuple(found[1:]), tuple(expected[1:]))
-    np.testing.assert_array_equal(found.cache.valid, expected.cache.valid)
+    looped, expected = (states(form) for form in both(model))
+    assert_close(tuple(looped[1:]), tuple(expected[1:]))
+    np.testing.assert_array_equal(looped.cache.valid, expected.cache.valid)

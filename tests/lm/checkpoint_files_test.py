@@ -14,7 +14,8 @@ from motif_jax.lm import weights
 from motif_jax.lm.checkpoint_files import INDEX, SINGLE, Tensors
 from tests.lm import models
 
-FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+FIRST = "model-00001-of-00002.safetensors"
+SECOND = "model-00002-of-00002.safetensors"
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def sharded(tmp_path: Path) -> Path:
     folder = models.write(tmp_path / "sharded", "llama")
     tensors = load_file(folder / SINGLE)
     names = sorted(tensors)
-    shard_of = {name: (FIRST if place % 2 else SECOND) for place, name in enumerate(names)}
+    shard_of = {name: (FIRST if number % 2 else SECOND) for number, name in enumerate(names)}
     for shard in (FIRST, SECOND):
         save_file({name: tensors[name] for name in names if shard_of[name] == shard}, folder / shard)
     (folder / SINGLE).unlink()
@@ -34,8 +35,8 @@ def sharded(tmp_path: Path) -> Path:
 def change_index(folder: Path, **changes: Any) -> None:
     content = json.loads((folder / INDEX).read_text())
     shard_of = {**content["weight_map"], **changes}
-    kept = {name: shard for name, shard in shard_of.items() if shard is not None}
-    (folder / INDEX).write_text(json.dumps({"weight_map": kept}))
+    listed = {name: shard for name, shard in shard_of.items() if shard is not None}
+    (folder / INDEX).write_text(json.dumps({"weight_map": listed}))
 
 
 def test_one_file_is_read_beside_an_index_of_other_files(

@@ -29,10 +29,10 @@ def test_a_config_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
     rarer = dataclasses.replace(settings, end_ids=(3, 4), start_id=5, pad_id=6, norm_epsilon=1e-3)
     if settings.rotary is not None:
         rarer = dataclasses.replace(rarer, max_length=None)
-    for each in (settings, rarer):
-        assert None not in config_file.to_values(each).values()
-        atomic_write_json(tmp_path / config.FILE, config_file.to_values(each))
-        assert config.read(tmp_path) == each
+    for written in (settings, rarer):
+        assert None not in config_file.to_values(written).values()
+        atomic_write_json(tmp_path / config.FILE, config_file.to_values(written))
+        assert config.read(tmp_path) == written
 
 
 # What a config.json with nothing but these sizes means: transformers' defaults.
@@ -73,9 +73,9 @@ def test_a_folder_keeps_model_and_heads_and_nothing_else(tmp_path: Path, monkeyp
         patched.setattr(weights, "SHARD_BYTES", 4000)
         folder.write(ours, settings, params, heads, head_params, tokenizer=theirs)
     assert (ours / "tokenizer.json").read_text() == "{}"
-    found = folder.read(ours)
-    assert (found.config, dict(found.heads.configs)) == (settings, dict(heads.configs))
-    chex.assert_trees_all_equal((found.params, found.head_params), (params, head_params))
+    reread = folder.read(ours)
+    assert (reread.config, dict(reread.heads.configs)) == (settings, dict(heads.configs))
+    chex.assert_trees_all_equal((reread.params, reread.head_params), (params, head_params))
     doubled = jax.tree.map(lambda leaf: 2 * leaf, params)
     folder.write(ours, settings, doubled)
     assert [path.name for path in ours.glob("model*")] == [weights.SINGLE]

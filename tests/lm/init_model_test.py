@@ -79,17 +79,21 @@ def test_the_first_half_of_the_heads_attends_to_equal_tokens(
     comparing: Comparing, side: str, name: str, layer: int
 ) -> None:
     attention = comparing.params[side][f"block_{layer}"][name]
-    table = np.asarray(comparing.params["embedding"])
-    states = table / np.sqrt((table**2).mean(axis=-1, keepdims=True))
+    # A text of all 50 tokens, normalised as the layer's inputs are: RMS norm without a scale.
+    embeddings = np.asarray(comparing.params["embedding"])
+    root_mean_square = np.sqrt((embeddings**2).mean(axis=-1, keepdims=True))
+    inputs = embeddings / root_mean_square
 
-    query = (states @ np.asarray(attention["query"]["kernel"])).reshape(50, HEADS, -1)
-    key = (states @ np.asarray(attention["key"]["kernel"])).reshape(50, HEADS, -1)
-    weights = np.asarray(jax.nn.softmax(np.einsum("qhd,khd->hqk", query, key), axis=-1))
+    queries = (inputs @ np.asarray(attention["query"]["kernel"])).reshape(50, HEADS, -1)
+    keys = (inputs @ np.asarray(attention["key"]["kernel"])).reshape(50, HEADS, -1)
+    # T5 does not divide by the root of the width.
+    logits = np.einsum("qhd,khd->hqk", queries, keys)
+    weights = np.asarray(jax.nn.softmax(logits, axis=-1))
 
-    # Of 50 different tokens each is equal to itself alone.
-    to_itself = weights[:, np.arange(50), np.arange(50)].mean(axis=-1)
-    assert (to_itself[:2] > 0.5).all()
-    assert (to_itself[2:] < 0.1).all()
+    # The tokens differ, so a token's weight on itself is its weight on equal ones: mean over tokens, of each head.
+    weight_on_itself = np.diagonal(weights, axis1=1, axis2=2).mean(axis=-1)
+    assert (weight_on_itself[: HEADS // 2] > 0.5).all()
+    assert (weight_on_itself[HEADS // 2 :] < 0.1).all()
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config
 
-LENGTH, BATCH_SIZE = 5, 4
+LENGTH = 5
+BATCH_SIZE = 4
 
 
 def sums_of_rows(learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:

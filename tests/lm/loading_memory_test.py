@@ -52,12 +52,12 @@ def peak(path: Path) -> float:
     tracemalloc.start()
     try:
         params = weights.load(path, settings, jnp.bfloat16)
-        most = tracemalloc.get_traced_memory()[1]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     leaves = jax.tree.leaves(params)
     assert {leaf.dtype for leaf in leaves} == {np.dtype(jnp.bfloat16)}
-    return most / sum(leaf.nbytes for leaf in leaves)
+    return peak_bytes / sum(leaf.nbytes for leaf in leaves)
 
 
 def test_safetensors_are_loaded_in_little_more_than_their_size(checkpoint: Path) -> None:

@@ -30,7 +30,8 @@ PROMPTS = (
 )
 # Longer than the window of Gemma 3.
 LONG = " ".join(f"{number} newts" for number in range(400))
-TOKENS, BEST = 24, 5
+TOKENS = 24
+BEST = 5
 
 
 def with_words_of_file(tokenizer: Any, file: Path) -> Any:
@@ -56,7 +57,7 @@ def main(file: Path, out: Path, arrays: Path | None) -> None:
         quantization_config=transformers.GgufConfig(dequantize=True),
         attn_implementation="eager",
     ).eval()
-    found: dict[str, object] = {
+    reference: dict[str, object] = {
         "tokens": [tokenizer(text)["input_ids"] for text in varied_texts()],
         "prompts": [],
     }
@@ -76,8 +77,8 @@ def main(file: Path, out: Path, arrays: Path | None) -> None:
             options = {"max_new_tokens": TOKENS, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
             written = model.generate(rows, attention_mask=torch.ones_like(rows), **options)
             about["greedy"] = written[0, rows.shape[1] :].tolist()
-        found["prompts"].append(about)
-    out.write_text(json.dumps(found, indent=1) + "\n")
+        reference["prompts"].append(about)
+    out.write_text(json.dumps(reference, indent=1) + "\n")
     if arrays is not None:
         np.savez(arrays, **{str(number): logits[prompt] for number, prompt in enumerate(logits)})
 

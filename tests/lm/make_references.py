@@ -63,7 +63,9 @@ def last_block(model: Any, name: str) -> Any:
 
 
 def outputs(model: Any, name: str) -> dict[str, np.ndarray]:
-    arrays, tokens, before = {}, torch.tensor(recipes.tokens()), []
+    arrays = {}
+    tokens = torch.tensor(recipes.tokens())
+    before = []
     if name != "roberta":  # which has no norm at its end
         hook = last_block(model, name).register_forward_hook(
             lambda _, __, out: before.append(out[0] if isinstance(out, tuple) else out)
@@ -74,7 +76,8 @@ def outputs(model: Any, name: str) -> dict[str, np.ndarray]:
         if name.startswith("t5"):
             arrays[f"{side}/encoded"] = out.encoder_last_hidden_state
         if name != "roberta":
-            arrays[f"{side}/logits"], arrays[f"{side}/before"] = out.logits, before.pop()
+            arrays[f"{side}/logits"] = out.logits
+            arrays[f"{side}/before"] = before.pop()
     if name != "roberta":
         hook.remove()
     return {key: value.detach().numpy() for key, value in arrays.items()}
@@ -89,7 +92,8 @@ def dropped(model: Any, name: str) -> dict[str, np.ndarray]:
 
     torch.nn.functional.dropout = stand_in
     try:
-        left, tokens = torch.tensor(recipes.mask("left")), torch.tensor(recipes.tokens())
+        left = torch.tensor(recipes.mask("left"))
+        tokens = torch.tensor(recipes.tokens())
         out = call(model.train(), name, left, tokens, output_hidden_states=True)
     finally:
         torch.nn.functional.dropout = real
@@ -98,7 +102,8 @@ def dropped(model: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def written(model: Any, name: str) -> dict[str, np.ndarray]:
-    tokens, attention = torch.tensor(recipes.tokens()), torch.tensor(recipes.mask("left")).long()
+    tokens = torch.tensor(recipes.tokens())
+    attention = torch.tensor(recipes.mask("left")).long()
     drop = 1 if name.startswith("t5") else recipes.LENGTH
     common = {"attention_mask": attention, "do_sample": False, "pad_token_id": 0}
     common |= {"max_new_tokens": recipes.MOST}
@@ -137,14 +142,15 @@ def gradient_norms(model: Any, name: str) -> np.ndarray:
 
 
 def main(folder: Path) -> None:
-    arrays, shapes = {}, {}
+    arrays = {}
+    shapes = {}
     for name in recipes.CONFIGS:
         model = build(name)
         shapes[name] = {key: list(p.shape) for key, p in named(model, name).items()}
-        made = outputs(model, name) | dropped(model, name) | score_gradient(model, name)
+        references = outputs(model, name) | dropped(model, name) | score_gradient(model, name)
         if name != "roberta":
-            made |= written(model, name)
-        arrays |= {f"{name}/{key}": value for key, value in made.items()}
+            references |= written(model, name)
+        arrays |= {f"{name}/{key}": value for key, value in references.items()}
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "references.npz", **arrays)
     (folder / "shapes.json").write_text(json.dumps(shapes, indent=1))

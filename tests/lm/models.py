@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
-from motif_jax.lm import weights
+from motif_jax.lm import config, weights
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
 
@@ -61,3 +61,9 @@ def tokenizer(size: int = 60) -> str:
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     backend.train_from_iterator(TEXT, trainer)
     return backend.to_str()
+
+
+def parsed(name: str, changes: dict[str, Any]) -> config.ModelConfig:
+    """The config of a made-up model with changed values; None leaves a value out. Raises UserError: no model has it."""
+    changed = {**recipes.CONFIGS[name], **changes}
+    return config.parse({key: value for key, value in changed.items() if value is not None}, "config.json")

@@ -39,10 +39,10 @@ def alone(model: LanguageModel, params, row: list[int]) -> list[float]:
 
 @pytest.mark.parametrize("batch", [extra(1), 2, 32])
 def test_prompts_together_are_as_each_alone(model, batch: int) -> None:
-    found = np.zeros((len(ROWS), len(GROUPS)))
+    answers = np.zeros((len(ROWS), len(GROUPS)))
     for positions, log_probs in NextToken(*model, GROUPS, SHARED, batch)(ROWS):
-        found[positions] = log_probs
-    np.testing.assert_allclose(found, [alone(*model, row) for row in ROWS], atol=2e-5)
+        answers[positions] = log_probs
+    np.testing.assert_allclose(answers, [alone(*model, row) for row in ROWS], atol=2e-5)
 
 
 def test_nothing_needs_to_be_shared(model) -> None:

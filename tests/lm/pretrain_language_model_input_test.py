@@ -37,11 +37,11 @@ def test_prompts_are_refused_where_all_of_a_window_is_learned(text: Path, tmp_pa
     path = texts.write(tmp_path, prompts=True)
     if kind == "dialogues":
         path = path.with_suffix(".parquet")
-        said = Dialogue(("here", "a key", "there", "a door"), (None, 0.0, None, 1.0), True)
-        parquet.write(path, [Dialogues.of([said] * 8)], {})
-    given = {"texts": str(text), "length": 4, "held_out.texts": str(path)}
+        dialogue = Dialogue(("here", "a key", "there", "a door"), (None, 0.0, None, 1.0), True)
+        parquet.write(path, [Dialogues.of([dialogue] * 8)], {})
+    values = {"texts": str(text), "length": 4, "held_out.texts": str(path)}
     for architecture in ("gpt2", "roberta", "t5"):
         more = {"model.architecture": architecture, "tokenizer.vocab_size": 400}
         with pytest.raises(UserError, match=r"config\.packing=windows: must be 'items' .*has prompts"):
-            stage.check(config_of(text, **given, **more), tmp_path / "r")
-    stage.check(config_of(text, **given, packing="items"), tmp_path / "r")
+            stage.check(config_of(text, **values, **more), tmp_path / "r")
+    stage.check(config_of(text, **values, packing="items"), tmp_path / "r")

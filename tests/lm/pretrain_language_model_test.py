@@ -32,8 +32,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a GPT-2 of wide enough layers for nf4."""
-    given = {"model.width": 64, "tokenizer.vocab_size": 290, "steps": 30, "evaluate_every": 15}
-    return train(text, tmp_path_factory.mktemp("run") / "r", **given)
+    values = {"model.width": 64, "tokenizer.vocab_size": 290, "steps": 30, "evaluate_every": 15}
+    return train(text, tmp_path_factory.mktemp("run") / "r", **values)
 
 
 LEARNED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -49,34 +49,35 @@ def perplexities(run: Path) -> list[float]:
     return [row["validation/perplexity"] for row in rows]
 
 
-def measured(workdir: Path, text: Path, **given: Any) -> float:
+def measured(workdir: Path, text: Path, **values: Any) -> float:
     """The perplexity of a model that is opened anew."""
-    config = read_section(LanguageModelConfig, config_of(text, **given))
+    config = read_section(LanguageModelConfig, config_of(text, **values))
     run = language_run.build(config, workdir, DataParallel(jax.local_devices()[:1]))
-    found = run.task.evaluate(run.task.init_state(), None, TrainingPosition())
-    return found.row["validation/perplexity"]
+    evaluation = run.task.evaluate(run.task.init_state(), None, TrainingPosition())
+    return evaluation.row["validation/perplexity"]
 
 
 def test_it_learns_and_its_model_has_the_perplexity_of_the_last_evaluation(trained: Path, text: Path) -> None:
     curve = perplexities(trained)
     assert curve[-1] < 0.8 * curve[0]
-    given = {"model.folder": str(trained / "model"), "tokens": str(trained / "tokens"), "texts": None}
-    assert measured(trained, text, **given) == pytest.approx(curve[-1], rel=1e-5)
+    values = {"model.folder": str(trained / "model"), "tokens": str(trained / "tokens"), "texts": None}
+    assert measured(trained, text, **values) == pytest.approx(curve[-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["llama", *(extra(name) for name in LEARNED if name != "llama")])
 def test_every_architecture_and_objective_learns(name: str, text: Path, tmp_path: Path) -> None:
-    architecture, given = LEARNED[name]
+    architecture, values = LEARNED[name]
     more = {"tokenizer.vocab_size": 370, "optimizer.learning_rate": 0.01}
-    given = {"model.architecture": architecture, **more, **given}
-    if given.get("packing") == "items" and architecture != "roberta":
-        text, given = texts.write(tmp_path, prompts=True), {"length": 48, **given}
-    run = train(text, tmp_path / "run", **given)
+    values = {"model.architecture": architecture, **more, **values}
+    if values.get("packing") == "items" and architecture != "roberta":
+        text = texts.write(tmp_path, prompts=True)
+        values = {"length": 48, **values}
+    run = train(text, tmp_path / "run", **values)
     curve = perplexities(run)
     assert curve[-1] < curve[0]
     opened = folders.read(run / "model")
     assert opened.config.architecture == architecture
-    assert opened.config.dropout.attention == given.get("dropout", 0.0)
+    assert opened.config.dropout.attention == values.get("dropout", 0.0)
     assert (masked_head.load(run / "model") is not None) == (architecture == "roberta")
     assert np.isfinite(language.load(run / "model").states(["the red key"])[0]).all()
 
@@ -84,18 +85,22 @@ def test_every_architecture_and_objective_learns(name: str, text: Path, tmp_path
 @pytest.mark.parametrize("base", [extra("float32"), "nf4"])
 def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_path: Path, base: str) -> None:
     lora = {"lora.patterns": "*/attention/*", "lora.rank": 2, "lora.base": base}
-    given = {"model.folder": str(trained / "model"), **lora}
-    run = train(text, tmp_path / "r", **given, **{"optimizer.learning_rate": 0.003, "steps": 8})
+    values = {"model.folder": str(trained / "model"), **lora}
+    run = train(text, tmp_path / "r", **values, **{"optimizer.learning_rate": 0.003, "steps": 8})
     curve = perplexities(run)
     assert curve[-1] < curve[0]
-    before, after = folders.read(trained / "model").params, folders.read(run / "model").params
-    block, there = after["decoder"]["block_0"], before["decoder"]["block_0"]
+    before = folders.read(trained / "model").params
+    after = folders.read(run / "model").params
+    block = after["decoder"]["block_0"]
+    block_before = before["decoder"]["block_0"]
     np.testing.assert_array_equal(after["embedding"], before["embedding"])
     if base == "float32":
         assert curve[0] == pytest.approx(perplexities(trained)[-1], rel=1e-5), "zero B is the base"
-        np.testing.assert_array_equal(*(each["feed_forward"]["down"]["kernel"] for each in (block, there)))
-    change = block["attention"]["query"]["kernel"] - there["attention"]["query"]["kernel"]
+        np.testing.assert_array_equal(
+            *(layers["feed_forward"]["down"]["kernel"] for layers in (block, block_before))
+        )
+    change = block["attention"]["query"]["kernel"] - block_before["attention"]["query"]["kernel"]
     rank = np.linalg.matrix_rank(change, tol=1e-4 * np.linalg.norm(change, 2))
     assert rank == 2 if base == "float32" else np.abs(change).max() > 0
-    found = measured(tmp_path / "again", text, **{"model.folder": str(run / "model")})
-    assert found == pytest.approx(curve[-1], rel=1e-4), "of the merged model"
+    perplexity = measured(tmp_path / "again", text, **{"model.folder": str(run / "model")})
+    assert perplexity == pytest.approx(curve[-1], rel=1e-4), "of the merged model"

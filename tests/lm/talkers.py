@@ -31,7 +31,7 @@ _initialiser = functools.cache(lambda settings: jax.jit(LanguageModel(settings).
 def write(path: Path, name: str = "t5", seed: int = 0) -> Path:
     """Writes a checkpoint of that architecture with fresh weights."""
     path.mkdir(parents=True, exist_ok=True)
-    backend = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, "<unk>"))
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, "<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.save(str(path / "tokenizer.json"))
     (path / "config.json").write_text(json.dumps({**CONFIGS[name], "vocab_size": len(WORDS)}))

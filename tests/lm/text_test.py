@@ -47,14 +47,15 @@ def test_buckets_are_few_and_long_enough() -> None:
     sizes = [16, 24, 32, 48, 64, 96, 128, 192]
     expected = [next(size for size in sizes if size >= length) for length in range(1, 193)]
     assert [bucket(length) for length in range(1, 193)] == expected
-    assert [bucket(40, most) for most in (44, 48, 60, 40, 30)] == [44, 48, 48, 40, 40]
+    assert [bucket(40, max_tokens) for max_tokens in (44, 48, 60, 40, 30)] == [44, 48, 48, 40, 40]
 
 
 @pytest.mark.slow
 def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel) -> None:
-    prompts, own = [*TEXT, "go"], [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
-    found = model.score(prompts, own)
-    for prompt, names, row in zip(prompts, own, found, strict=True):
+    prompts = [*TEXT, "go"]
+    actions_of_prompts = [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
+    scores = model.score(prompts, actions_of_prompts)
+    for prompt, names, row in zip(prompts, actions_of_prompts, scores, strict=True):
         assert row.shape == (len(names),)
         np.testing.assert_allclose(model.score([prompt], names)[0], row, rtol=1e-5)
     single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
@@ -79,20 +80,21 @@ def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) 
 
 @pytest.mark.slow
 def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
-    whole = [text for (text,) in model.generate(TEXT, most=20)]
+    texts = [text for (text,) in model.generate(TEXT, most=20)]
     # Words within the texts, of several tokens.
-    stops = [text[5:9] for text in whole]
+    stops = [text[5:9] for text in texts]
     assert not any(map(model.tokenizer.find, stops))
     cut = model.generate(TEXT, most=20, stops=stops)
     assert cut == model.generate(TEXT, most=20, stops=stops, search=True)
-    for full, (part,) in zip(whole, cut, strict=True):
-        assert part == full[: min(place for stop in stops if (place := full.find(stop)) >= 0)]
+    for full, (part,) in zip(texts, cut, strict=True):
+        assert part == full[: min(position for stop in stops if (position := full.find(stop)) >= 0)]
         assert len(part) < len(full)
 
 
 @pytest.mark.slow
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
-    prompts, texts = ["go to", "turn", "go"], [" the red ball", " left", " forward"]
+    prompts = ["go to", "turn", "go"]
+    texts = [" the red ball", " left", " forward"]
     for prompt, text, look in zip(prompts, texts, model.look(prompts, texts), strict=True):
         assert "".join(look.pieces) == prompt + text
         assert look.start == len(model.tokenizer.encode([prompt])[0])
@@ -105,7 +107,8 @@ def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
 @pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
 def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part: str) -> None:
     """The model's folder holds another one by the time that a run continues; one from before it was written down continues."""
-    model, run = shutil.copytree(worded, tmp_path / "model"), tmp_path / "run"
+    model = shutil.copytree(worded, tmp_path / "model")
+    run = tmp_path / "run"
     run.mkdir()
     for _ in range(2):
         text_files.pin(run, model, "small")
@@ -113,8 +116,8 @@ def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part:
     assert sorted(read) == ["config.json", "tokenizer.json", "weights"]
     path = next(model.glob("*.safetensors")) if part == "weights" else model / part
     path.write_bytes(path.read_bytes() + b" ")
-    said = f"config.model=small: has another {part} than when {run} started: restore the previous one, or choose another --workdir"
-    with pytest.raises(UserError, match=f"^{said}$"):
+    message = f"config.model=small: has another {part} than when {run} started: restore the previous one, or choose another --workdir"
+    with pytest.raises(UserError, match=f"^{message}$"):
         text_files.pin(run, model, "small")
     (run / "plan.json").write_text("{")
     with pytest.raises(UserError, match=r"plan\.json is damaged"):
@@ -135,9 +138,10 @@ def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> Non
 
 def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
     lines = lambda numbers: "".join(f'{{"prompt": "{n}", "text": "é"}}\n' for n in numbers)  # noqa: E731
-    path, questions = tmp_path / "answers.jsonl", [{"prompt": str(number)} for number in range(5)]
-    for kept, torn, done in (([], b"", 0), ([0, 1, 2], b"", 2), ([0, 1, 2, 3], b'{"prompt": "4', 4)):
-        path.write_bytes(lines(kept).encode() + torn)
+    path = tmp_path / "answers.jsonl"
+    questions = [{"prompt": str(number)} for number in range(5)]
+    for complete, torn, done in (([], b"", 0), ([0, 1, 2], b"", 2), ([0, 1, 2, 3], b'{"prompt": "4', 4)):
+        path.write_bytes(lines(complete).encode() + torn)
         with AnswerFile(path, questions, batch=2) as answers:
             assert answers.done == done
             answers.add({"prompt": str(number), "text": "é"} for number in range(done, 5))

@@ -57,11 +57,11 @@ def run(*arguments: str) -> str:
 def test_the_kept_references_are_what_transformers_says(tmp_path: Path) -> None:
     run(str(MAKE), str(tmp_path))
     assert json.loads((tmp_path / "shapes.json").read_text()) == models.shapes()
-    with np.load(tmp_path / "references.npz") as made:
-        assert set(made) == set(models.references())
+    with np.load(tmp_path / "references.npz") as arrays:
+        assert set(arrays) == set(models.references())
         for key, value in models.references().items():
             limit = 0 if value.dtype.kind == "i" else 1e-4 * float(np.abs(value).max())
-            np.testing.assert_allclose(made[key], value, atol=limit, rtol=0, err_msg=key)
+            np.testing.assert_allclose(arrays[key], value, atol=limit, rtol=0, err_msg=key)
 
 
 @pytest.mark.extra
@@ -69,6 +69,6 @@ def test_folders_that_we_save_open_in_transformers(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(weights, "SHARD_BYTES", 4000)
     for name in recipes.CLASSES:
         folder = models.write(tmp_path / name / "theirs", name)
-        found = folders.read(folder)
-        folders.write(tmp_path / name / "ours", found.config, found.params)
+        theirs = folders.read(folder)
+        folders.write(tmp_path / name / "ours", theirs.config, theirs.params)
     assert run("-c", OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(recipes.CLASSES)

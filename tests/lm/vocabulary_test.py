@@ -17,18 +17,19 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(name: str) -> None:
     settings = dataclasses.replace(config.parse(recipes.CONFIGS[name]), vocab_size=4)
-    table, norm = np.arange(12.0).reshape(4, 3), np.ones(1)
+    table = np.arange(12.0).reshape(4, 3)
+    norm = np.ones(1)
     with_head = lambda rows: {} if name == "gpt2" else {"head": {"kernel": -rows.T}}  # noqa: E731
     params = {"embedding": table, "norm": norm, **with_head(table)}
     for unchanged in (vocabulary.cut(settings, params, 4), vocabulary.extend(settings, params, 4, KEY)):
         assert unchanged == (settings, params)
-    fewer, found = vocabulary.cut(settings, params, 2)
+    fewer, shortened = vocabulary.cut(settings, params, 2)
     assert fewer == dataclasses.replace(settings, vocab_size=2)
     left = {"embedding": table[:2], "norm": norm, **with_head(table[:2])}
-    jax.tree.map(np.testing.assert_array_equal, found, left)
-    more, found = vocabulary.extend(settings, params, 6, KEY)
+    jax.tree.map(np.testing.assert_array_equal, shortened, left)
+    more, extended = vocabulary.extend(settings, params, 6, KEY)
     assert more == dataclasses.replace(settings, vocab_size=6)
-    tables = [found["embedding"], *([-found["head"]["kernel"].T] if name == "llama" else [])]
+    tables = [extended["embedding"], *([-extended["head"]["kernel"].T] if name == "llama" else [])]
     for rows, sign, key in zip(tables, (1, -1), jax.random.split(KEY), strict=False):
         fresh = table.mean(axis=0) + sign * 0.1 * table.std(axis=0) * jax.random.normal(key, (2, 3))
         np.testing.assert_allclose(rows, np.concatenate([table, fresh]), rtol=1e-5)

@@ -27,8 +27,8 @@ def test_tensors_are_saved_as_read(tmp_path: Path, name: str, shard_bytes: int, 
     assert (len(files) > 1) == (shard_bytes == 4000)
     (tmp_path / "any").touch()
     assert {file.stat().st_mode for file in files} == {(tmp_path / "any").stat().st_mode}
-    found = {key: value for file in files for key, value in load_file(file).items()}
-    chex.assert_trees_all_equal(found, load_file(folder / weights.SINGLE))
+    tensors = {key: value for file in files for key, value in load_file(file).items()}
+    chex.assert_trees_all_equal(tensors, load_file(folder / weights.SINGLE))
 
 
 def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:

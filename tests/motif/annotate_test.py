@@ -21,13 +21,11 @@ from tests.chat_server import Server
 from tests.end_to_end.annotate_datasets import conversations, write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
-NEWT, WALL, NOTHING, DAGGER, GOLD = (
-    "You kill the newt!",
-    "It's a wall.",
-    "",
-    "You see here a dagger.",
-    "$ - 4 gold pieces.",
-)
+NEWT = "You kill the newt!"
+WALL = "It's a wall."
+NOTHING = ""
+DAGGER = "You see here a dagger."
+GOLD = "$ - 4 gold pieces."
 # By the lexicon a newt is worth more than a dagger and gold, these more than nothing, and that more than a wall.
 PAIRS = [
     (NEWT, WALL),
@@ -143,8 +141,8 @@ def test_a_judge_that_is_asked_in_both_orders_agrees_with_itself(options, summar
         (turn,) = conversation["turns"]
         shown = turn["content"]
         assert [caption.partition("[Dlvl:")[0].strip() for caption in shown] == [first, second]
-    for there, back in zip(asked[::2], asked[1::2], strict=True):
-        assert there["turns"][0]["content"] == back["turns"][0]["content"][::-1]
+    for conversation, turned_round in zip(asked[::2], asked[1::2], strict=True):
+        assert conversation["turns"][0]["content"] == turned_round["turns"][0]["content"][::-1]
 
 
 def test_a_limit_ends_a_run_before_its_labels(options, summary_of) -> None:

@@ -31,8 +31,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def config(folder):
     def make(**values):
-        own = {"annotator": "model", "model.model": str(folder), "model.dtype": "float32"}
-        return annotation_config({**own, "answer.minimum_mass": 0.0, **values})
+        model_values = {"annotator": "model", "model.model": str(folder), "model.dtype": "float32"}
+        return annotation_config({**model_values, "answer.minimum_mass": 0.0, **values})
 
     return make
 
@@ -55,7 +55,8 @@ class Server:
         self._log_probs = jax.jit(self._next)
 
     def _next(self, params, tokens, last):
-        model, valid = self._model.model, (jnp.arange(tokens.shape[1]) <= last)[None]
+        model = self._model.model
+        valid = (jnp.arange(tokens.shape[1]) <= last)[None]
         states = model.prefill(params, tokens, valid)[0].after
         return jax.nn.log_softmax(model.logits(params, states[:, last]))[0]
 
@@ -115,7 +116,7 @@ def test_its_own_defaults_are_soft_and_small(config) -> None:
 def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
     other = made_up_judge.write(tmp_path / "made-up", seed=1)
     identities = [config(), config(**{"model.dtype": "bfloat16"}), config(**{"model.model": str(other)})]
-    assert len({json.dumps(make_annotator(each).identity) for each in identities}) == 3
+    assert len({json.dumps(make_annotator(judge_config).identity) for judge_config in identities}) == 3
 
 
 def test_a_moved_folder_is_the_same_model(config, tmp_path) -> None:

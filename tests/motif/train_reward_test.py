@@ -30,8 +30,8 @@ def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
     write_labels(tmp_path / "d", "nothing", unknown)
     write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, 0, unknown).astype(np.int8))
     workdir = tmp_path / "r"
-    told = {"nothing": "no pair has a known label", "one": "1 labelled pairs are too few"}
-    for annotator, words in told.items():
+    messages = {"nothing": "no pair has a known label", "one": "1 labelled pairs are too few"}
+    for annotator, words in messages.items():
         config = reward_config(tmp_path / "d", annotator=annotator)
         train_reward.check(config, workdir)
         with pytest.raises(UserError, match=words):
@@ -54,9 +54,9 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     assert summary["used"] == summary["best"]
     model = read_run(workdir)
     assert (model.step, rewards.load(workdir, 1).trained.step, len(read_run(workdir, 1).curve)) == (0, 1, 2)
-    told = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
-    assert len(told) == 1, "once is enough"
-    assert f"{workdir}: uses evaluation 0 of 0 to 1" in told[0]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
+    assert len(lines) == 1, "once is enough"
+    assert f"{workdir}: uses evaluation 0 of 0 to 1" in lines[0]
     messages = np.eye(4, 256, dtype=np.uint8) * 65
     members = model.members_of_messages(model.params, messages)
     np.testing.assert_allclose(members.mean(0), model.of_messages(model.params, messages))

@@ -167,3 +167,18 @@ def test_no_message_has_no_share() -> None:
 
     assert agreement.share is None
     assert agreement.messages == 0
+
+
+def test_messages_that_are_judged_differently_are_named() -> None:
+    rewards = {"a": 3, "b": 5, "c": 5, "d": 1}
+    labels = {"a": False, "b": True, "c": False, "d": True}
+
+    agreement = check_reward.compare(rewards, dict.fromkeys("abcd", 1), labels)
+
+    assert (agreement.messages, agreement.against, agreement.share.value) == (4, ["c", "a"], 0.5)
+    line = "reward and annotator agree on 50.0% (15.0% to 85.0%) of the 4 texts; not on 'c'; 'a'"
+    assert check_reward.agreement_line(agreement, "texts") == line
+
+
+def test_no_messages_have_no_agreement() -> None:
+    assert check_reward.compare({}, {}, {}) == (None, 0, [])

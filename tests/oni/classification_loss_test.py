@@ -34,7 +34,8 @@ def recipe(network: MessageClassifier, golden: Any) -> Any:
 
 @pytest.mark.slow
 def test_forward_and_thresholds_equal_golden(network: MessageClassifier, golden: Any) -> None:
-    g, params = golden("oni/oni_classifier.npz"), recipe(network, golden)
+    g = golden("oni/oni_classifier.npz")
+    params = recipe(network, golden)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 471_554
     messages = jnp.asarray(g["message"])
     np.testing.assert_allclose(network.logits(params, messages), g["logits"], **CLOSE)
@@ -50,7 +51,8 @@ def test_forward_and_thresholds_equal_golden(network: MessageClassifier, golden:
 
 @pytest.mark.slow
 def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None:
-    g, params = golden("oni/oni_classifier.npz"), recipe(network, golden)
+    g = golden("oni/oni_classifier.npz")
+    params = recipe(network, golden)
     optimizer = optax.adam(float(g["train/learning_rate"]), eps=float(g["train/adam_eps"]))
     # Rows of padding count for nothing.
     messages = np.concatenate([g["train/message"], np.full((3, 256), 7, np.uint8)])
@@ -73,8 +75,10 @@ def test_the_loss_and_its_step_by_hand() -> None:
         logits=lambda params, messages, length, key: params + messages[:, :2] * 1.0
     )
     messages = np.array([[1, 3], [2, 0], [5, 5]], np.uint8)
-    targets, weights = np.array([1.0, 0.25, 0.75], np.float32), np.array([2.0, 1.0, 0.5], np.float32)
-    batch, members = LabelBatch(messages, targets, weights), jnp.array([[0.0, 0.0], [0.0, 0.5]])
+    targets = np.array([1.0, 0.25, 0.75], np.float32)
+    weights = np.array([2.0, 1.0, 0.5], np.float32)
+    batch = LabelBatch(messages, targets, weights)
+    members = jnp.array([[0.0, 0.0], [0.0, 0.5]])
     apart = np.array([2.0, -2.0, 0.0]) + np.array([[0.0], [0.5]])
     yes = 1 / (1 + np.exp(-apart))
     losses = -(targets * np.log(yes) + (1 - targets) * np.log(1 - yes)) @ weights / 3.5

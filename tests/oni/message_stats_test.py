@@ -12,7 +12,8 @@ def test_it_is_packed_whole_and_grows() -> None:
     texts = [*(f"text {number}" for number in range(2500)), "é\0", ""]
     rows = stats.rows(texts, 4, 2)
     stats.count[rows] += 3
-    stats.label[rows[::2]], stats.earned[rows[1]] = 1, 0.25
+    stats.label[rows[::2]] = 1
+    stats.earned[rows[1]] = 0.25
     again = MessageStats.unpack(MessageStats.pack(stats.columns()))
     assert again.texts == texts
     assert again.row("") == 2501

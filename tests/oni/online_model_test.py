@@ -40,17 +40,20 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
         run_stage("export_reward", workdir, "", **{"reward.dir": str(run), "reward.step": step})
         file = workdir / exports.REWARD
         assert "learned while the agent played" in (workdir / exports.CARD).read_text()
-        there, here = rewards.load(run, step), rewards.load(file)
-        assert here.trained.step == there.trained.step
-        np.testing.assert_array_equal(here.raw(TEXTS), there.raw(TEXTS))
+        from_run = rewards.load(run, step)
+        from_file = rewards.load(file)
+        assert from_file.trained.step == from_run.trained.step
+        np.testing.assert_array_equal(from_file.raw(TEXTS), from_run.raw(TEXTS))
         for quantile in (0.5, None):
-            np.testing.assert_array_equal(here.intrinsic(TEXTS, quantile), there.intrinsic(TEXTS, quantile))
+            np.testing.assert_array_equal(
+                from_file.intrinsic(TEXTS, quantile), from_run.intrinsic(TEXTS, quantile)
+            )
         other = rewards.load_intrinsic(AgentReward(dir=str(file)), spec)
         assert other is not None
-        assert other.description.startswith(f"{file}, checkpoint {there.trained.step}, ")
+        assert other.description.startswith(f"{file}, checkpoint {from_run.trained.step}, ")
         assert "quantile" not in other.description
         other.start()
-        np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, there.intrinsic(TEXTS))
+        np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, from_run.intrinsic(TEXTS))
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
         run_stage("import_reward", workdir / "imported", "", file=str(file))
     file.write_bytes(file.read_bytes().replace(b"taken", b"token"))
@@ -70,7 +73,8 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     run = train(tmp_path, config.lock())
     assert run.system is not None
     assert run.system.reward is not None
-    spec, rows = registry.spec("Recall-v0"), as_rows(TEXTS)[0]
+    spec = registry.spec("Recall-v0")
+    rows = as_rows(TEXTS)[0]
     later = rewards.load_intrinsic(AgentReward(dir=str(tmp_path)), spec)
     assert later is not None
     later.start()
@@ -90,10 +94,10 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     # Without a dataset it is explained by the messages that the run has met.
     page = tmp_path.parent / f"{tmp_path.name}-explained"
     run_stage("explain_reward", page, "", **{"reward.dir": str(tmp_path), "text": "the cue is 2"})
-    found = json.loads((page / "summary.json").read_text())
-    assert found["messages"] == len(TEXTS) - 1
-    assert found["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
-    assert found["rewards"][0]["paying_messages"] == np.count_nonzero(paid[:-1])
+    summary = json.loads((page / "summary.json").read_text())
+    assert summary["messages"] == len(TEXTS) - 1
+    assert summary["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
+    assert summary["rewards"][0]["paying_messages"] == np.count_nonzero(paid[:-1])
     newest = loaded.trained.step
     # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
     for checkpoint, rated_at in ((str(first), first), ("latest", newest), ("0", newest)):

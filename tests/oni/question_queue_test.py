@@ -35,11 +35,14 @@ def test_questions_come_by_their_order(order: str, expected: str) -> None:
 @pytest.mark.parametrize("order", ["frequent", "newest", "uncertain"])
 def test_a_full_queue_drops_what_would_be_asked_last(order: str) -> None:
     rng = random.Random(order)
-    queue, unbounded = QuestionQueue(20, order), QuestionQueue(10_000, order)
+    queue = QuestionQueue(20, order)
+    unbounded = QuestionQueue(10_000, order)
     for step in range(300):
-        item, count, score = (f"{step}",), rng.randint(1, 9), rng.random()
-        for each in (queue, unbounded):
-            each.enqueue(item, count, score)
+        item = (f"{step}",)
+        count = rng.randint(1, 9)
+        score = rng.random()
+        for any_queue in (queue, unbounded):
+            any_queue.enqueue(item, count, score)
     queue.shrink()
     assert (len(queue), queue.dropped) == (20, 280)
     assert names(queue.take(20, 0.0)) == names(unbounded.take(20, 0.0))

@@ -35,7 +35,8 @@ QUIRKS = (
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
     """An agent run with checkpoints 100 (the best), 200 and 300, and the parameters of each and as training begins."""
-    folder, returns = tmp_path_factory.mktemp("agent"), {100: 0.9, 200: 0.1, 300: 0.5}
+    folder = tmp_path_factory.mktemp("agent")
+    returns = {100: 0.9, 200: 0.1, 300: 0.5}
     network = untrained.write(folder, "recall", {"environment.recall.delay": 20}, returns)
     key = settings.random_key(agent_policy.read_config(folder).seed, "learner")
     params = {step: untrained.state_of(network, step).params for step in returns}

@@ -242,7 +242,8 @@ def test_stop_ends_early_and_leaves_no_process():
 
 
 def test_uniforms_depend_on_seed_and_step_alone():
-    forward, jumping = (Uniforms(5), Uniforms(5))
+    forward = Uniforms(5)
+    jumping = Uniforms(5)
     numbers = [forward.at(step) for step in range(3000)]
 
     assert [jumping.at(step) for step in (2999, 0, 1024, 7)] == [numbers[step] for step in (2999, 0, 1024, 7)]

@@ -23,9 +23,12 @@ def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):
     n = len(shot)
     reader = converter.Converter(24, 80, 3)
     reader.load_ttyrec(str(path), gameid=1, part=0)
-    chars, colors = np.zeros((n, 24, 80), np.uint8), np.zeros((n, 24, 80), np.int8)
-    cursors, times = np.zeros((n, 2), np.int16), np.zeros(n, np.int64)
-    inputs, scores = np.zeros(n, np.uint8), np.zeros(n, np.int32)
+    chars = np.zeros((n, 24, 80), np.uint8)
+    colors = np.zeros((n, 24, 80), np.int8)
+    cursors = np.zeros((n, 2), np.int16)
+    times = np.zeros(n, np.int64)
+    inputs = np.zeros(n, np.uint8)
+    scores = np.zeros(n, np.int32)
     left = reader.convert(chars, colors, cursors, times, inputs, scores)
     read = n - left
     assert read >= n - 1, "one frame per key pressed"

@@ -19,7 +19,8 @@ LEVEL = "BabyAI-MixedTrainLocal-v0"
 def test_a_bot_without_an_answer_plays_at_random():
     spec = registry.spec(LEVEL, fields=("bot_action",))
     choose = BotPolicy().player(3, spec)
-    lost, at_random = {"bot_action": np.array(255, np.uint8)}, RandomPolicy().player(3, spec)
+    lost = {"bot_action": np.array(255, np.uint8)}
+    at_random = RandomPolicy().player(3, spec)
     assert [choose(lost) for _ in range(40)] == [at_random(lost) for _ in range(40)]
     assert choose({"bot_action": np.array(2, np.uint8)}) == 2
     np.testing.assert_array_equal(BotPolicy().probabilities({"bot_action": np.uint8(2)}, spec), np.eye(6)[2])
@@ -27,8 +28,10 @@ def test_a_bot_without_an_answer_plays_at_random():
 
 
 def test_actions_that_a_state_does_not_have_are_not_drawn():
-    spec, draws = registry.spec("tests.toys:Corridor"), [Uniforms(3).at(step) for step in range(20)]
-    choose, observation = RandomPolicy().player(3, spec), {"possible": np.array([0, 1, 0, 1, 1])}
+    spec = registry.spec("tests.toys:Corridor")
+    draws = [Uniforms(3).at(step) for step in range(20)]
+    choose = RandomPolicy().player(3, spec)
+    observation = {"possible": np.array([0, 1, 0, 1, 1])}
     assert [choose(observation) for _ in range(20)] == [(1, 3, 4)[int(3 * draw)] for draw in draws]
     masks = {"possible": np.array([[0, 1, 0, 1, 0], [0, 0, 0, 0, 0]])}
     np.testing.assert_array_equal(RandomPolicy().probabilities(masks, spec), [[0, 0.5, 0, 0.5, 0], [0] * 5])

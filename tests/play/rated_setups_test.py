@@ -80,7 +80,8 @@ def test_a_retrained_agent_is_not_the_one_of_the_start(runs, tmp_path):
 
 
 def test_two_rewards_in_one_folder_have_different_digests(runs, tmp_path):
-    file, rewards_digests = tmp_path / "reward.safetensors", []
+    file = tmp_path / "reward.safetensors"
+    rewards_digests = []
     for evaluation in (0, 1):
         write_safetensors(read_run(runs / "text", evaluation), file)
         places = runs / "text", file
@@ -145,7 +146,8 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, texts, tmp_path):
         changes = {"reward.quantile": levels[0], "compat.quantile_two_decimals": switch}
         agent = agent_run(tmp_path / f"agent-{switch}", runs / "text", **changes)
         who = open_setup(evaluate_config(policy=agent))
-        expected, live = paid(levels[0], switch), who.live_rater()
+        expected = paid(levels[0], switch)
+        live = who.live_rater()
         np.testing.assert_allclose([live(text, {}).paid for text in texts], expected, rtol=1e-5)
         np.testing.assert_allclose(rated(who, texts).uncounted, expected, rtol=1e-5)
 

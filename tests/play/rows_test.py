@@ -24,7 +24,8 @@ def test_a_row_of_text_counts_actions_and_tokens() -> None:
     task = registry.make("tests.toy_text:Task", {})
     setup = TextEvalSetup(task, None, {}, task.tokenizer(), constant(0.5))  # type: ignore[arg-type]
     dialogue = Dialogue(("abc", "c", "b"), (None, 1.0, 0.25), True)
-    actions, end = [], task.tokenizer().delimiters.action_end
+    actions = []
+    end = task.tokenizer().delimiters.action_end
     for text, tokens, steered in (("c", [2, end], [-1.0, -2.0]), ("b", [1], [-4.0])):
         numbers = np.array(steered, np.float32)
         best = np.array(tokens, np.int32)
@@ -48,7 +49,8 @@ def test_episodes_of_a_journal_are_not_played_again(monkeypatch: pytest.MonkeyPa
         {"index": 1, "return": None, "failed_requests": 2},
     ]
     journal = SimpleNamespace(rows=rows, session=2, append=rows.append, done={7})
-    row, clock = {"return": 2.0, "length": 5, "failed_requests": 1}, itertools.count(100.0, 0.25)
+    row = {"return": 2.0, "length": 5, "failed_requests": 1}
+    clock = itertools.count(100.0, 0.25)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(module, "Progress", progress := Told())
     played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row}, "tokens")
@@ -64,10 +66,13 @@ def test_episodes_of_a_journal_are_not_played_again(monkeypatch: pytest.MonkeyPa
         yield arguments, more
 
     monkeypatch.setattr(module, "play_episodes", play)
-    journal.rows, game, found = [], ("game", {"a": 1}), list[Any]()
+    journal.rows = []
+    game = ("game", {"a": 1})
+    calls = list[Any]()
     how: Any = ("policy", [5, 6], "how")
     row = {"return": 1.0, "length": 4}
-    play_policy(journal, "t", game, *how, "stop", lambda one: found.append(one) or row)
-    assert found == [((*game, how[1], how[0], how[2]), {"skip": {7}, "stop": "stop"})]
-    died, shown = "worker processes that died and were replaced: 3", {"mean return": 1.0, "steps/s": 16.0}
+    play_policy(journal, "t", game, *how, "stop", lambda one: calls.append(one) or row)
+    assert calls == [((*game, how[1], how[0], how[2]), {"skip": {7}, "stop": "stop"})]
+    died = "worker processes that died and were replaced: 3"
+    shown = {"mean return": 1.0, "steps/s": 16.0}
     assert progress.said[-3:] == [(2, "episodes", "t", 0), died, (1, shown)]

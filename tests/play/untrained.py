@@ -33,9 +33,7 @@ def write(folder: Path, variant: str, changes: dict[str, Any], returns: Any = No
     network = make_agent_network(section, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
-            items, metrics = (
-                agent_checkpoints.items_of_learner(state_of(network, step)),
-                {"episode/return": score},
-            )
+            items = agent_checkpoints.items_of_learner(state_of(network, step))
+            metrics = {"episode/return": score}
             agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, False)
     return network

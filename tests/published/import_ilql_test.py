@@ -16,7 +16,10 @@ from motif_jax.published import import_ilql as stage
 from tests import torch_files
 from tests.reward_fixtures import load_config, run_config
 
-WIDTH, LAYERS, TOKENS, POSITIONS = 8, 2, 35, 16
+WIDTH = 8
+LAYERS = 2
+TOKENS = 35
+POSITIONS = 16
 
 
 def trunk(rng, start, width=WIDTH):

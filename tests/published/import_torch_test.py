@@ -107,6 +107,7 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path):
 
 @pytest.mark.slow
 def test_a_network_of_another_width_is_refused(golden, tmp_path):
-    path, width = write_reward(tmp_path / "a.pth", golden), {"reward.network.hidden_dim": 64}
+    path = write_reward(tmp_path / "a.pth", golden)
+    width = {"reward.network.hidden_dim": 64}
     with pytest.raises(UserError, match="does not fit this network"):
         run_config(config_for("reward", path, **width), tmp_path / "r")

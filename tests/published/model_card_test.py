@@ -64,7 +64,9 @@ def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward):
 @pytest.mark.slow
 def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
     config = load_config("merge_annotations", "")
-    config.dataset_dir, config.names, config.name = str(tmp_path / "dataset"), "chat,lexicon", "both"
+    config.dataset_dir = str(tmp_path / "dataset")
+    config.names = "chat,lexicon"
+    config.name = "both"
     merge_annotations.check(config, tmp_path / "merge")
     merge_annotations.run(config, tmp_path / "merge")
     assert "both" in PairsDataset.open(tmp_path / "dataset").preference_names()
@@ -81,9 +83,9 @@ def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path):
     assert (members, online_model.architecture_of_run({"reward": learned})[1]) == (1, 3)
     labels = {"a": (0, None), "b": (1, None), "c": (0, None)}
     statistics = {**statistics_of(0.0, 1.0, None), "num_distinct": 3}
-    found = online_model.OnlineRewardModel(
+    model = online_model.OnlineRewardModel(
         tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
     )
-    card = model_card.render(found)
+    card = model_card.render(model)
     assert "- 3 labels: no 2, yes 1\n" in card
     assert "A reward of kind `retrieval`, learned while the agent played" in card

@@ -12,7 +12,8 @@ def arrays(**shapes):
     return [(name, np.zeros(shape)) for name, shape in shapes.items()]
 
 
-ROWS, TWO = {"reward_head/weight": (1, 8)}, {"fc1/w": (2, 3), "fc2/w": (2, 3)}
+ROWS = {"reward_head/weight": (1, 8)}
+TWO = {"fc1/w": (2, 3), "fc2/w": (2, 3)}
 
 
 def test_tensors_of_one_shape_are_matched_in_their_order():

@@ -38,7 +38,8 @@ def foreign():
         def __setstate__(self, state):
             raise AssertionError("an object of the file was built")
 
-    OnlineDataset.__module__, OnlineDataset.__qualname__ = module.__name__, "OnlineDataset"
+    OnlineDataset.__module__ = module.__name__
+    OnlineDataset.__qualname__ = "OnlineDataset"
     module.OnlineDataset = OnlineDataset
     sys.modules[module.__name__] = module
     yield OnlineDataset

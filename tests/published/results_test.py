@@ -66,7 +66,9 @@ def test_nothing_in_a_pickle_runs(tmp_path, in_an_array):
 
 def nested_in_itself():
     """Containers that hold themselves."""
-    pair, mixed, dictionary = [], [1.0], {}
+    pair = []
+    mixed = [1.0]
+    dictionary = {}
     pair += [pair, pair]
     mixed += [mixed, mixed]
     dictionary.update(a=dictionary, b=dictionary)
@@ -166,12 +168,11 @@ def hand_made(calls: int, argument: bytes = b"X\x06\0\0\0latin1\x86") -> bytes:
     return named + b"h\x01h\x02R" * calls + b"l."
 
 
-ORDERED, STATE, FRAME = (
-    b"ccollections\nOrderedDict\n",
-    b"cmine\nState\n",
-    b"cnumpy._core.numeric\n_frombuffer\n(C\x04abcd",
-)
-TYPE, SCALAR = b"cnumpy\ndtype\n(Vi2\ntR", b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n"
+ORDERED = b"ccollections\nOrderedDict\n"
+STATE = b"cmine\nState\n"
+FRAME = b"cnumpy._core.numeric\n_frombuffer\n(C\x04abcd"
+TYPE = b"cnumpy\ndtype\n(Vi2\ntR"
+SCALAR = b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n"
 READ = (
     (b"(I1\nL5L\nF1.5\nS'a'\nVb\nI01\n(tNl.", [1, 5, 1.5, "a", "b", True, (), None]),
     (b"(dVa\nI1\ns.", {"a": 1}),

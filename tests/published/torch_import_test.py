@@ -17,7 +17,9 @@ from tests.agents import nethack_network
 from tests.nets.agent_test import VARIANTS
 
 Shapes = dict[str, list[int]]
-HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
+HIDDEN = 512
+FEATURES = 795
+RAW_STATUS = 512 + 128
 GATES = {"gru": 3, "lstm": 4}
 
 
@@ -47,7 +49,8 @@ def with_two_trunks(shapes: Shapes) -> Shapes:
 def networks(shapes: dict[str, Shapes]) -> dict[str, tuple[dict[str, Any], Shapes]]:
     """Settings of `nethack_network` and the tensors of its file, in the file's order."""
     matched = {name: (VARIANTS[name], shapes[name]) for name in shapes}
-    gru, impala = shapes["convnet_impala"], {"image_encoder": "convnet_impala"}
+    gru = shapes["convnet_impala"]
+    impala = {"image_encoder": "convnet_impala"}
     for core in GATES:
         two = with_two_layers(gru, core)
         matched[f"two layers of {core}"] = ({**impala, "core": core, "core_layers": 2}, two)

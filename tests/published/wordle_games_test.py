@@ -40,7 +40,8 @@ def published(monkeypatch):
 
     module = types.ModuleType("wordle.wordle_game")
     for kind in (CharKnowledge, CharState, WordleState):
-        kind.__module__, kind.__qualname__ = module.__name__, kind.__name__
+        kind.__module__ = module.__name__
+        kind.__qualname__ = kind.__name__
         setattr(module, kind.__name__, kind)
     monkeypatch.setitem(sys.modules, "wordle", module)
     monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -121,6 +121,21 @@ def test_claims_are_tested_on_the_games_that_both_played():
     assert second["difference"]["value"] == pytest.approx((0 - 2) / 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "less", "margin"),
+    [
+        ("a > b-2 - 0.1: success", "b-2", -0.1),
+        ("a > b-2: success", "b-2", 0.0),
+        ("a > b + 0.3: success", "b", 0.3),
+    ],
+)
+def test_a_claim_has_a_margin_above_or_below_the_other_method(text: str, less: str, margin: float) -> None:
+    claim = claims.parsed_claims(text, ["a", "b", "b-2"])[0]
+
+    assert (claim.less, claim.margin) == (less, margin)
+    assert str(claim) == text
+
+
 def test_curves_and_provenance_are_on_the_page_of_a_comparison():
     tasks = [("t1", 0.5), ("t2", 2.0)] * 2
     played = [

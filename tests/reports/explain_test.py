@@ -139,7 +139,10 @@ def test_the_page_searches_and_sorts(two, tmp_path):
             heads = driver.find_elements("css selector", "#messages th button")
             next(head for head in heads if head.text == title).click()
 
-        key, newt, stone, nothing = MESSAGES[0], MESSAGES[4], MESSAGES[3], "(no message)"
+        key = MESSAGES[0]
+        newt = MESSAGES[4]
+        stone = MESSAGES[3]
+        nothing = "(no message)"
         assert texts() == [key, newt, HOSTILE, stone, nothing]
         rows = browser.rows(driver, "messages")
         assert (rows[0][1:6], rows[2][4], rows[1][-1]) == (

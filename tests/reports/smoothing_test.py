@@ -42,7 +42,8 @@ def test_a_stretch_has_the_mean_and_a_band_of_its_values():
 
 
 def test_a_band_is_narrower_where_a_stretch_holds_more():
-    few, many = smooth(Curve(MANY.x[:60], MANY.y[:60]), stretches=2), smooth(MANY, stretches=2)
+    few = smooth(Curve(MANY.x[:60], MANY.y[:60]), stretches=2)
+    many = smooth(MANY, stretches=2)
 
     assert (many.high - many.low).max() < (few.high - few.low).min()
 

@@ -153,7 +153,8 @@ def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_th
 
 
 def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
-    near, far = Claim("better", "none", "judged", 1.0), Claim("better", "none", "judged", 3.0)
+    near = Claim("better", "none", "judged", 1.0)
+    far = Claim("better", "none", "judged", 3.0)
     text, carried = study.claims(runs(2.0), [near, far], 200)
     *_, first, second = text.splitlines()
     assert first.startswith("* better > none + 1: judged: **holds**, 1.")

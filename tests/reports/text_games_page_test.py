@@ -53,7 +53,8 @@ def test_guesses_of_a_game_without_tokens_are_shown_whole() -> None:
 
 def test_games_without_success_or_divergence_are_shown() -> None:
     policy_alone = PLAN | {"values": False, "decode": {"kind": "sample", "advantages": False, "logits": True}}
-    lost, other = game(2, True) | {"success": 0.0}, game(3, False) | {"success": None}
+    lost = game(2, True) | {"success": 0.0}
+    other = game(3, False) | {"success": None}
     del lost["divergence"]
     for one in (lost, other):
         one["dialogue"]["texts"][3::2] = ["", "plain", "<b><y>"]

@@ -28,7 +28,8 @@ def test_intervals_rates_and_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
         (10.0, 999, (False, True, True, True)),
         (60.0, 1_999, (True, True, True, True)),
     ):
-        now[0], clock.steps = 105.0 + after, steps
+        now[0] = 105.0 + after
+        clock.steps = steps
         assert dues(clock) == due
     assert clock.logged() == pytest.approx((1_999 - 400) / 60)
     clock.saved()

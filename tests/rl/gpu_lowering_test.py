@@ -43,7 +43,9 @@ from tests.reward_fixtures import make_dataset, reward_config
 Program = Any
 # Functions of NVIDIA's libraries that programs may call: the QR factorisation of the orthogonal initialisation.
 GPU_CALLS = {"cusolver_geqrf_ffi", "cusolver_orgqr_ffi"}
-DEVICES, LENGTH, ROLLOUTS = 2, 4, 32
+DEVICES = 2
+LENGTH = 4
+ROLLOUTS = 32
 ROWS = (LENGTH + 1) * ROLLOUTS // DEVICES
 # As many numbers may be added up in bfloat16.
 SHORT_SUM = 8
@@ -118,7 +120,8 @@ def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: in
 
 def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Program, Any, Any]:
     """The learner's program on two devices with its arguments, for the published settings."""
-    config, parallel = appo_config(), DataParallel(jax.devices()[:DEVICES])
+    config = appo_config()
+    parallel = DataParallel(jax.devices()[:DEVICES])
     optimizer = schedules.make_optimizer(config.optimizer)
     shapes = jax.eval_shape(lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0)))
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -137,7 +140,8 @@ def test_an_update_runs_on_a_gpu_as_it_should(core: str, dtype: str) -> None:
     text = lowered(program, state, batch)
     assert_updated_in_place(text, state, len(jax.tree.leaves(batch)))
     short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-    convolutions, dots = products(text, "convolution"), products(text, "dot_general")
+    convolutions = products(text, "convolution")
+    dots = products(text, "dot_general")
     assert len(convolutions) == 3 + 5  # the first one needs no gradient by the picture
     assert all(kind.endswith(f"x{short}") for types in convolutions for kind in types)
     # A GPU convolves pictures, in squares of 4x4 pixels: the table that stands for the first convolution on a CPU is a matter
@@ -177,19 +181,22 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     prepared = jax.eval_shape(network.prepare, params)
     assert not jax.tree.leaves(prepared.tables)
     # Ten groups of four environments, each with three slots; five groups are served.
-    rows, table = np.zeros(20, np.int32), network.initial_state(41)
+    rows = np.zeros(20, np.int32)
+    table = network.initial_state(41)
     spec = network.spec.observation
     fields = {name: (spec[name].shape, spec[name].dtype) for name in network.fields}
     layout = CallLayout.of(5, 4, fields)
     state = inference.ActingState(table, network.initial_state(121), jnp.int32(0))
-    key, packed = jax.random.PRNGKey(0), np.zeros(layout.size, np.uint8)
+    key = jax.random.PRNGKey(0)
+    packed = np.zeros(layout.size, np.uint8)
     program = inference._Program(network, layout).run
     text = lowered(program, prepared, state, key, packed)
     short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
     assert products(text, "convolution")[0][0] == f"20x18x18x48x{short}"
     num_params = len(jax.tree.leaves(prepared))
     assert donated(text) == [False] * num_params + [True] * 3 + [False] * 2
-    observation, first = layout.views(packed).observation, np.ones(20, np.uint8)
+    observation = layout.views(packed).observation
+    first = np.ones(20, np.uint8)
     lowered(inference._gather, table, rows)
     lowered(batcher._select, [table, table], np.zeros(41, np.int32))
     policy = agent_policy.AgentPolicy("agent", network, params)

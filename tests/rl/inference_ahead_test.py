@@ -16,14 +16,16 @@ from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.publishing import Publisher
 
-ENVS, GROUPS = 2, 4
+ENVS = 2
+GROUPS = 4
 SPEC = registry.spec("Recall-v0", delay=4, cues=3)
 
 
 class Counting:
     """Stands for a network whose value is the number of its calls since an episode began, plus a parameter."""
 
-    spec, fields = SPEC, ("features",)
+    spec = SPEC
+    fields = ("features",)
 
     def initial_state(self, rows: int) -> Any:
         return jnp.zeros((rows, 1))
@@ -69,7 +71,8 @@ class Scripted(Rollouts):
 
 
 def make() -> tuple[Inference, Scripted, Publisher]:
-    device, actors = jax.devices()[0], Scripted()
+    device = jax.devices()[0]
+    actors = Scripted()
     publisher = Publisher([device], lambda params: params)
     publisher.publish(0, jnp.float32(0))
     inference = Inference(Counting(), actors, publisher, device, jax.random.PRNGKey(0), Meters())  # type: ignore[arg-type]
@@ -78,7 +81,8 @@ def make() -> tuple[Inference, Scripted, Publisher]:
 
 def test_a_call_is_read_once_the_next_is_launched() -> None:
     inference, actors, publisher = make()
-    one, other = Ready(0, 0, 1), Ready(1, 3, 1)
+    one = Ready(0, 0, 1)
+    other = Ready(1, 3, 1)
     actors.waiting = [[one], [other], []]
     inference.serve_ahead()
     assert not actors.acted
@@ -96,7 +100,9 @@ def test_a_call_is_read_once_the_next_is_launched() -> None:
 
 def test_a_group_that_began_anew_is_not_sent_its_old_action() -> None:
     inference, actors, _ = make()
-    old, new, other = Ready(0, 0, 2), Ready(0, 1, 0), Ready(1, 3, 2)
+    old = Ready(0, 0, 2)
+    new = Ready(0, 1, 0)
+    other = Ready(1, 3, 2)
     actors.waiting = [[old, other], [new], []]
     actors.anew = [set(), {0}, set()]
     actors.slots.first[1, 0] = 1

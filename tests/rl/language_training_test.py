@@ -45,10 +45,10 @@ def flat(tree: Any) -> np.ndarray:
 def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
     """Every kernel of attention and feed-forward lies in four parts on four devices; what is learned is compared by its change."""
     rate = {"optimizer.learning_rate": 1e-3}
-    whole = train(tmp_path / "whole", config(tmp_path, **rate))
+    undivided = train(tmp_path / "whole", config(tmp_path, **rate))
     changes = {"sharding.fsdp": 2, "sharding.tensor": 2, "devices.learner": "0,1,2,3"}
     split = train(tmp_path / "split", config(tmp_path, **rate, **changes))
-    assert whole.system is not None
+    assert undivided.system is not None
     assert split.system is not None
     assert isinstance(split.system.parallel, Sharded)
     state = split.system.learner.state
@@ -58,8 +58,8 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
     assert len(kernels) > 3 * 15, "of the model, and of both moments of the optimiser"
     for name in kernels:
         assert len({str(shard.index) for shard in named[name].addressable_shards}) == 4, name
-    start = whole.system.network.init(jax.random.split(settings.random_key(1, "learner"))[0])
-    learned = flat(whole.system.learner.state.params)
+    start = undivided.system.network.init(jax.random.split(settings.random_key(1, "learner"))[0])
+    learned = flat(undivided.system.learner.state.params)
     change = learned - flat(start)
     assert np.abs(change).max() > 1e-3
     assert np.linalg.norm(flat(state.params) - learned) < 0.02 * np.linalg.norm(change)
@@ -107,7 +107,8 @@ def test_dropout_while_playing_depends_on_no_other_row(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     policy, _ = agent_policy.load(tmp_path, "0")
     prompts = np.random.default_rng(0).integers(3, 20, (3, 12), np.int32)
-    first, state = np.ones(2, bool), policy.initial_state(2)
+    first = np.ones(2, bool)
+    state = policy.initial_state(2)
     one, other = (policy.act({"tokens": prompts[rows]}, first, state)[0] for rows in ([0, 1], [0, 2]))
     np.testing.assert_array_equal(one[0], other[0])
 

@@ -119,9 +119,11 @@ def test_ranking_by_hand(
     decayed = make_reward(tmp_path / "b", "ranking", **on, reward__decay=0.5)
     published = make_reward(tmp_path / "c", "ranking", **on, compat__oni_ranking_raw_reward=True)
     unnormalised = make_reward(tmp_path / "d", "ranking", **on, reward__normalise=False)
-    moments, slow = RunningMoments(), RunningMoments()
+    moments = RunningMoments()
+    slow = RunningMoments()
     for number, counts in enumerate([(3, 1, 1, 2, 1), (0, 0, 4, 1, 1)]):
-        met, rows = batch(number, counts), np.repeat(raw, counts)
+        met = batch(number, counts)
+        rows = np.repeat(raw, counts)
         moments.update(rows)
         slow.update(rows, decay=0.5)
         normalised = (raw - moments.mean) / np.sqrt(moments.variance)
@@ -209,7 +211,8 @@ def test_payments_wait_for_no_training_and_raise_its_failure(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reward: ClassificationReward = make_reward(tmp_path, "classification", serial=False)
-    go, step = threading.Event(), reward.model.step
+    go = threading.Event()
+    step = reward.model.step
 
     def held(*args: Any) -> Any:
         assert go.wait(60)

@@ -36,7 +36,8 @@ class Held:
     """Stands for the metrics of an update that runs until it is let go."""
 
     def __init__(self) -> None:
-        self.waited_for, self.done = threading.Event(), threading.Event()
+        self.waited_for = threading.Event()
+        self.done = threading.Event()
 
     def is_ready(self) -> bool:
         return self.done.is_set()
@@ -78,7 +79,9 @@ def in_thread(work: Callable[[], Any]) -> threading.Thread:
 
 
 def test_an_update_waits_for_the_one_before_whose_time_ends_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    parallel, meters, updates = DataParallel(jax.devices()[:1]), Meters(), HeldUpdates()
+    parallel = DataParallel(jax.devices()[:1])
+    meters = Meters()
+    updates = HeldUpdates()
     publisher = Publisher(jax.devices()[:1], lambda params: params)
     zero = jnp.zeros((), jnp.int32)
     state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
@@ -110,19 +113,22 @@ def test_an_update_waits_for_the_one_before_whose_time_ends_then(monkeypatch: py
 def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole system: while one update is held, actors continue until their slots are full, and no batch is too many."""
     config = settings.resolved(recall_training(actors__workers=1))
-    system, updates = System(config), HeldUpdates()
+    system = System(config)
+    updates = HeldUpdates()
     behind: list[int] = []
     launch = Inference._launch
     launched = lambda self, ready: (behind.append(updates.running()), launch(self, ready))[1]  # noqa: E731
     monkeypatch.setattr(Inference, "_launch", launched)
-    put, transfers = batch_stream.put, []
+    put = batch_stream.put
+    transfers = []
     monkeypatch.setattr(batch_stream, "put", lambda *args: (transfers.append(1), put(*args))[1])
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:
             pass
         system.learner._update = updates
         system.learner.step(batch)
-        waiting, limit = threading.Event(), config.max_waiting_batches
+        waiting = threading.Event()
+        limit = config.max_waiting_batches
         thread = in_thread(lambda: (stream.get(), system.learner.step(batch), waiting.set()))
         assert updates.launched[0].waited_for.wait(SECONDS)
         before = len(behind)
@@ -159,12 +165,15 @@ def test_an_update_that_is_not_finite_changes_counts_and_memory_alone() -> None:
     def update(state: Memory, batch: TrajectoryBatch, *, axis_name: str) -> Any:
         loss, change = (jnp.mean(x) for x in (batch.reward, batch.intrinsic_reward))
         metrics = {"value/mean": 7.0 + loss, "lag/max": 2 * change, "loss/total": loss}
-        params, numbers = {"w": state.params["w"] + change}, (state.step + 1, state.env_steps + 5)
+        params = {"w": state.params["w"] + change}
+        numbers = (state.step + 1, state.env_steps + 5)
         return Memory(params, *numbers, state.memory + change, state.frozen), metrics | {
             "episode/x": jnp.log(-1.0)
         }
 
-    parallel, meters, device = DataParallel(jax.devices()[:1]), Meters(), jax.devices()[0]
+    parallel = DataParallel(jax.devices()[:1])
+    meters = Meters()
+    device = jax.devices()[0]
     state = Memory({"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)})
     publisher = Publisher([device], lambda params: params)
     learner = Learner(update, state, parallel, publisher, meters, shares_frozen=True)

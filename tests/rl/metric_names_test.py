@@ -17,18 +17,25 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.extra
 def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None:
     config = load_config("train_agent")
-    config.reward.dir, config.reward.intrinsic_coefficient = str(trained), 0.1
-    config.serial, config.log_every_seconds, config.train_for_env_steps = True, 1e-9, 512
+    config.reward.dir = str(trained)
+    config.reward.intrinsic_coefficient = 0.1
+    config.serial = True
+    config.log_every_seconds = 1e-9
+    config.train_for_env_steps = 512
     config.environment.max_episode_steps = 40
-    config.devices.learner, config.compile_cache = "0", ""
+    config.devices.learner = "0"
+    config.compile_cache = ""
     # A network that is compiled fast.
-    config.network.encoder, config.network.flat_sizes, config.network.hidden_size = "flat", (16,), 16
+    config.network.encoder = "flat"
+    config.network.flat_sizes = (16,)
+    config.network.hidden_size = 16
     train(tmp_path / "agent", config)
     rows = list(read_metrics(tmp_path / "agent"))
     section = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8").split("\n## Agent training")[1]
     table = re.split("\n##+ ", section)[0].splitlines()
     named = re.findall(r"`([^`]+)`", " ".join(x.split("|")[1] for x in table if x.startswith("| `")))
-    of_gym, of_gpus = {"episode/captions_cut"}, {"learner/mfu", "throughput/mfu"}
+    of_gym = {"episode/captions_cut"}
+    of_gpus = {"learner/mfu", "throughput/mfu"}
     for row in rows:
         assert set(row) == set(named) - of_gym - of_gpus | {"step", "time"}
     for name in ("episode/return", "episode/intrinsic_return"):

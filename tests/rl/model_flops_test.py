@@ -25,7 +25,8 @@ class Device:
 
 
 DEVICE = Device("NVIDIA H100 80GB HBM3")
-ROLLOUT, ROLLOUTS = 16, 8
+ROLLOUT = 16
+ROLLOUTS = 8
 
 
 def parts() -> tuple[Any, Any, Any]:

@@ -41,7 +41,9 @@ class Answers:
     """A `LabelService` that answers each question once, `delay` polls after it was asked; `store` outlives it."""
 
     def __init__(self, delay: int, store: dict[Items, int], form: Form) -> None:
-        self.delay, self.store, self.form = delay, store, form
+        self.delay = delay
+        self.store = store
+        self.form = form
         self.waiting: dict[Items, int] = {}
         self.asked: list[Items] = []
         self.scores: list[Any] = []
@@ -50,7 +52,8 @@ class Answers:
         self.started = self.closed = False
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        self.started, self.stopped = True, stopped
+        self.started = True
+        self.stopped = stopped
 
     def enqueue(self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int) -> None:
         assert len(items) == len(counts) == len(set(items))

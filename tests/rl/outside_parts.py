@@ -21,7 +21,8 @@ class Familiar(RewardKind):
     keeps_state = True
 
     def __init__(self, field: str) -> None:
-        self.fields, self.description = (field,), "what is familiar"
+        self.fields = (field,)
+        self.description = "what is familiar"
         self.counts: dict[bytes, int] = {}
         self.version = 0
 
@@ -43,7 +44,8 @@ class Familiar(RewardKind):
         counts = dict(self.counts)
         for text, count in zip(met.texts, met.counts.tolist(), strict=True):
             counts[text.tobytes()] = counts.get(text.tobytes(), 0) + count
-        self.counts, self.version = counts, self.version + 1
+        self.counts = counts
+        self.version = self.version + 1
 
     def state(self) -> dict[str, Any]:
         texts = sorted(self.counts)

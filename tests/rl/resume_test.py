@@ -71,7 +71,8 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.train_for_env_steps = steps
-        config.compile_cache, config.devices.learner = "", "0"
+        config.compile_cache = ""
+        config.devices.learner = "0"
         config.log_every_seconds = 1e-9  # a row for each update
         if not saves:
             config.save_every_steps = 1_000_000
@@ -84,7 +85,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "half", "whole"),
+    ("make", "half", "steps"),
     [
         (recall, 450, 700),
         pytest.param(babyai, 180, 256, marks=pytest.mark.extra),
@@ -92,16 +93,16 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
         pytest.param(drrn, 150, 220, marks=pytest.mark.extra),
     ],
 )
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, make: Any, half: int, whole: int) -> None:
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, make: Any, half: int, steps: int) -> None:
     config = make(tmp_path)
     undisturbed_folder = tmp_path / "undisturbed"
     resumed_folder = tmp_path / "resumed"
-    undisturbed, undisturbed_episodes = train(config, undisturbed_folder, whole)
+    undisturbed, undisturbed_episodes = train(config, undisturbed_folder, steps)
     train(config, resumed_folder, half, saves=True)
     # The newest checkpoint is damaged: the run resumes from the one before.
     flip_a_bit(resumed_folder / agent_checkpoints.FOLDER / str(runs.steps_of(resumed_folder)[-1]))
 
-    resumed, resumed_episodes = train(config, resumed_folder, whole)
+    resumed, resumed_episodes = train(config, resumed_folder, steps)
 
     jax.tree.map(np.testing.assert_array_equal, undisturbed, resumed)
     assert undisturbed_episodes == resumed_episodes

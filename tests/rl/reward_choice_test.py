@@ -31,7 +31,8 @@ def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> N
 
 @pytest.mark.slow
 def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path) -> None:
-    reward, later = shutil.copytree(trained, tmp_path / "reward"), tmp_path / "later"
+    reward = shutil.copytree(trained, tmp_path / "reward")
+    later = tmp_path / "later"
     evaluations = reward / "checkpoints"
     shutil.move(evaluations / "1", later)
     folder = tmp_path / "agent"

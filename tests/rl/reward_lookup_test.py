@@ -16,7 +16,8 @@ from tests.rl.runs import column
 
 SPEC = registry.spec("Recall-v0")
 # Texts of five rows: an episode ends with "d", and the next begins with "a".
-TEXTS, COUNTS = "abbda", [1, 1, 2, 1, 1]
+TEXTS = "abbda"
+COUNTS = [1, 1, 2, 1, 1]
 LAST = np.array([0, 0, 0, 1, 0], bool)[:, None]
 
 
@@ -92,7 +93,8 @@ def test_columns_of_a_batch_are_summed_as_each_alone() -> None:
     last[1:] = ended
     last[0, 2] = True
     episode = np.zeros((40, 6), int)
-    together, alone = ReturnSums(0.5), ReturnSums(0.5)
+    together = ReturnSums(0.5)
+    alone = ReturnSums(0.5)
     for _ in range(2):
         batch = column([0] * 40, [0] * 40, [0] * 41)._replace(
             intrinsic_reward=rewards, terminated=ended, truncated=np.zeros_like(ended), last=last

@@ -45,7 +45,8 @@ def prepared(folder: Path, config: ConfigDict) -> AgentTraining:
 
 def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:
     """The finished run, or the one that `stop` ended."""
-    run, stop = prepared(folder, config), stop or Interruption()
+    run = prepared(folder, config)
+    stop = stop or Interruption()
     assert run.run(stop) != stop.requested
     return run
 

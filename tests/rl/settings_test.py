@@ -16,6 +16,7 @@ from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Sharding
 from motif_jax.glam.config import LanguagePolicy
+from motif_jax.glam.network_kinds import LanguageNetworkKind
 from motif_jax.rl import agent_networks, settings, train_agent
 from motif_jax.rl.config import Devices, agent_config
 from motif_jax.rl.intrinsic import RewardKind
@@ -286,13 +287,15 @@ def test_a_network_of_fields_cannot_be_split() -> None:
 
 def test_a_network_of_fields_reads_no_prompts() -> None:
     config = recall_training()
-    assert agent_networks.prompt_room(config) is None
-    assert not agent_networks.takes_any_actions(config)
+    kind = agent_networks.class_of(config)
+    assert kind.prompt_room(config) is None
+    assert not kind.takes_any_actions(config)
 
 
 def test_files_that_changed_since_the_training_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = dataclasses.replace(recall_training(), network=LanguagePolicy(model="talker"))
-    monkeypatch.setattr(agent_networks, "read_anew", lambda config: {"tokenizer": "b", "base model": "c"})
+    digests = {"tokenizer": "b", "base model": "c"}
+    monkeypatch.setattr(LanguageNetworkKind, "file_digests", lambda config: digests)
 
     message = "^here was trained with another tokenizer and another base model than config.network.model=talker has now: restore the"
     with pytest.raises(UserError, match=message):

@@ -126,7 +126,8 @@ def test_a_resumed_run_of_outside_parts_equals_an_undisturbed_one(tmp_path: Path
 def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Interruption, Future[bool]]]:
     """A run that has begun, in a thread of its own; it is stopped in the end."""
     config = recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)
-    run, stop = AgentTraining(settings.resolved(agent_config(config)), tmp_path), Interruption()
+    run = AgentTraining(settings.resolved(agent_config(config)), tmp_path)
+    stop = Interruption()
     with ThreadPoolExecutor(1) as threads:
         future = threads.submit(run.run, stop)
         try:

@@ -12,7 +12,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.envs.babyai_text.prompts import Window
 
-OWN = "own"
+# Value of `config.probes.prompts` for the probes of the package.
+PACKAGE_PROBES = "own"
 _FILE = "configs/probes/babyai_text.json"
 _KEYS = ("name", "goal", "observations", "actions")
 
@@ -52,10 +53,12 @@ class Probe:
 
 def read(which: str | os.PathLike[str]) -> list[Probe]:
     """Reads probes from a JSON list of objects with the fields of `Probe`, 'own' the package's; raises UserError."""
-    path = resources.path(_FILE) if which == OWN else which
+    path = resources.path(_FILE) if which == PACKAGE_PROBES else which
     remedy = "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"
     if not os.path.isfile(path):
-        raise UserError(f"config.probes.prompts={str(which)!r}: must be '{OWN}', '' for none, or a JSON file")
+        raise UserError(
+            f"config.probes.prompts={str(which)!r}: must be '{PACKAGE_PROBES}', '' for none, or a JSON file"
+        )
     content: Any = read_json(path, remedy, list)
     if not content:
         raise UserError(f"{path} holds no probes: {remedy}")

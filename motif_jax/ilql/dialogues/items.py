@@ -87,27 +87,32 @@ def tokenise(
     delimiters = tokenizer.delimiters
     state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
     tokens = [delimiters.state_start if state_first else delimiters.action_start]
-    starts: list[int] = []  # of each action: the position before its first token
-    ends: list[int] = []  # the position of its last token
+    # Of each action that counts: the position before its first token, and that of its last.
+    starts: list[int] = []
+    ends: list[int] = []
     action_rewards: list[float] = []
-    remaining = sum(reward is not None for reward in dialogue.rewards)  # actions from here on
+
+    action_count = sum(reward is not None for reward in dialogue.rewards)
+    # The agent sampled the last `len(written)` actions; the earlier ones come from the texts.
+    first_sampled = 0 if written is None else action_count - len(written)
+    action = 0
     for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
-        start = len(tokens) - 1
         if reward is None:
             tokens += [*tokenizer.encode(text), delimiters.state_end]
             continue
-        sampled = written is not None and remaining <= len(written)
-        if written is not None and sampled:
-            tokens += written[-remaining].tolist()
+
+        start = len(tokens) - 1
+        if written is not None and action >= first_sampled:
+            tokens += written[action - first_sampled].tolist()
         else:
             tokens += [*tokenizer.encode(text), delimiters.action_end]
-        remaining -= 1
-        if sampled or written is None:
+        if action >= first_sampled:
             starts.append(start)
             ends.append(len(tokens) - 1)
             action_rewards.append(reward)
         if tokens[-1] != delimiters.action_end:  # the action was truncated
             tokens.append(delimiters.action_end)
+        action += 1
     if dialogue.terminal:
         tokens.append(delimiters.dialogue_end)
 

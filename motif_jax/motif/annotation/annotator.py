@@ -115,7 +115,8 @@ class Annotator(abc.ABC):
 
     To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai and openai.base_url.
     For a server with another protocol, a subclass of `chat.ChatAnnotator` inherits prompts, parsing and the
-    second question where a verdict is missing; it sends the turns, and asks again where the network fails. It needs `submit`, `ping`, `quiet_seconds` and `concurrency` if a training shall not wait for it.
+    second question where a verdict is missing (docs/annotation.md, "A judge of your own"); it sends the turns, and asks again
+    where the network fails. It needs `submit`, `ping`, `quiet_seconds` and `concurrency` if a training shall not wait for it.
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.

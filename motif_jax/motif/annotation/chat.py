@@ -97,8 +97,8 @@ class Conversation:
 class ChatAnnotator(Annotator):
     """Opens conversations, parses answers, and asks once more where a verdict is missing; subclasses reach the model.
 
-    A subclass writes `annotate`: for each question it calls `open`, sends the dialogue's turns, and hands the text to
-    `read_answer`, which returns None where the dialogue has to be sent once more. In mode `soft` it hands the
+    A subclass writes `annotate`: for each question it calls `open`, sends the conversation's turns, and hands the text to
+    `read_answer`, which returns None where the conversation has to be sent once more. In mode `soft` it hands the
     log-probabilities of the verdicts to `soft` instead.
     """
 
@@ -159,17 +159,19 @@ class ChatAnnotator(Annotator):
         """The conversation that asks a question; `position` is its index in the call of `annotate`."""
         return Conversation(position, question, self.prompt.conversation(*question.items))
 
-    def seed(self, dialogue: Conversation) -> int | None:
-        """The seed of a dialogue's next turn, independent of other questions; None for no seed."""
+    def seed(self, conversation: Conversation) -> int | None:
+        """The seed of a conversation's next turn, independent of other questions; None for no seed."""
         if self._seed is None:
             return None
-        path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
+        path = (conversation.question.id, conversation.question.attempt, int(conversation.retried))
         return derive(self._seed, "annotate", *path) % 2**31
 
     def summary(self) -> dict[str, Any]:
         return {} if self.mode == "soft" else {"token_limit": self._token_limit}
 
-    def read_answer(self, dialogue: Conversation, text: str, finish_reason: object = None) -> Answer | None:
+    def read_answer(
+        self, conversation: Conversation, text: str, finish_reason: object = None
+    ) -> Answer | None:
         """Parses an answer; None if the conversation continues with the retry turn.
 
         An answer that was cut, by `finish_reason` or within its reasoning, has no verdict. Published rules read it all the same.
@@ -178,25 +180,25 @@ class ChatAnnotator(Annotator):
         label, unfinished = self._parse.read(text)
         cut = isinstance(finish_reason, str) and _CUT_REASON.search(finish_reason) is not None
         if cut or unfinished:
-            dialogue.cut += 1
+            conversation.cut += 1
         if cut and not self._parse.is_published:
             label = UNKNOWN
 
-        if label == UNKNOWN and self._retry and not dialogue.retried:
+        if label == UNKNOWN and self._retry and not conversation.retried:
             earlier = text if self._parse.is_published else as_earlier_turn(text)
-            dialogue.turns = self.prompt.retried(dialogue.turns, earlier)
-            dialogue.retried = True
+            conversation.turns = self.prompt.retried(conversation.turns, earlier)
+            conversation.retried = True
             return None
 
-        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
+        conversation.turns = [*conversation.turns, {"role": "assistant", "content": text}]
         note = ""
         if label == UNKNOWN and cut:
             note = CUT
         elif label == UNKNOWN and unfinished:
             note = UNFINISHED
-        return dialogue.answer(label, note=note)
+        return conversation.answer(label, note=note)
 
-    def soft(self, dialogue: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
+    def soft(self, conversation: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
         """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a prefilled answer.
 
         The probabilities are normalised over the verdicts. They are no label where all verdicts together have less than
@@ -209,12 +211,12 @@ class ChatAnnotator(Annotator):
 
         # `not mass > 0` is also true of NaN, the probability that a model with broken weights has.
         if not mass > 0 or mass < self._minimum_mass:
-            dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": prefill}]
-            return dialogue.answer(UNKNOWN, mass=mass if mass > 0 else 0.0, note=IMPROBABLE)
+            conversation.turns = [*conversation.turns, {"role": "assistant", "content": prefill}]
+            return conversation.answer(UNKNOWN, mass=mass if mass > 0 else 0.0, note=IMPROBABLE)
 
         shares = tuple(verdict_mass / total for verdict_mass in masses)
         best = [label for label, share in enumerate(shares) if share == max(shares)]
         label = best[0] if len(best) == 1 else self.prompt.form.undecided
         text = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
-        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
-        return dialogue.answer(label, shares, mass=mass)
+        conversation.turns = [*conversation.turns, {"role": "assistant", "content": text}]
+        return conversation.answer(label, shares, mass=mass)

@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 
 from motif_jax.core.files import parse_json
-from motif_jax.motif.annotation.replies import Rubbish
+from motif_jax.motif.annotation.replies import MalformedReplyError
 
 # Servers commonly close a connection that was idle for 5 seconds; one that is closed while a request is sent is lost.
 _IDLE_SECONDS = 4.0
@@ -79,7 +79,7 @@ class ChatClient:
           TimeoutError: no complete reply within the time limit.
           NoConnectionError: the server cannot be reached, or the connection ended early.
           StatusError: the status is no success. Redirects count, as the key must not be sent to another address.
-          Rubbish: the reply is not HTTP, not JSON, or too long.
+          MalformedReplyError: the reply is not HTTP, not JSON, or too long.
         """
         try:
             response, body = await self._post(request)
@@ -94,14 +94,14 @@ class ChatClient:
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise NoConnectionError(_cause(error)) from error
         except aiohttp.ClientError as error:
-            raise Rubbish(_cause(error)) from error
+            raise MalformedReplyError(_cause(error)) from error
 
         if not 200 <= response.status < 300:
             raise StatusError(response.status, response.headers, body.decode(errors="replace"))
         try:
             return parse_json(body)
         except ValueError as error:
-            raise Rubbish(f"no JSON: {body.decode(errors='replace')}") from error
+            raise MalformedReplyError(f"no JSON: {body.decode(errors='replace')}") from error
 
     async def _post(
         self, request: Mapping[str, Any], may_repeat: bool = True
@@ -123,7 +123,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
         await response.content.readexactly(_MAX_BYTES + 1)
     except asyncio.IncompleteReadError as end:
         return end.partial
-    raise Rubbish(f"a reply of more than {_MAX_BYTES} bytes")
+    raise MalformedReplyError(f"a reply of more than {_MAX_BYTES} bytes")
 
 
 def _cause(error: Exception) -> str:

@@ -5,7 +5,7 @@ environment and never appears in messages.
 
 A question's way: `annotate` or a training calls `submit`; `_ask` holds the conversation, `_complete` repeats a request whose
 fault may pass, `_send` sends it once and sorts the faults: those that may pass (`_passing_status`), those of the question
-(`_Refused`: its answer is unknown), and those of the config, which end the run (`_blame`).
+(`_Refused`: its answer is unknown), and those of the config, which end the run (`_lasting_fault`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation, json_option
 from motif_jax.motif.annotation.chat_client import StatusError, without_user
 from motif_jax.motif.annotation.config import AnnotatorConfig
-from motif_jax.motif.annotation.replies import Rubbish, ServerError
+from motif_jax.motif.annotation.replies import MalformedReplyError, ServerError
 
 # How often a wait for answers returns to the caller.
 _HEARTBEAT_SECONDS = 0.25
@@ -45,9 +45,9 @@ _MAX_REFUSED = 32
 # Of English text; for the estimate of the dry run, as a server's tokenizer is unknown.
 _CHARACTERS_PER_TOKEN = 4
 # Fields that limit an answer: the one that nearly all servers take, then that of servers that refuse the first.
-_LIMITS = ("max_tokens", "max_completion_tokens")
+_LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 # HTTP statuses whose cause may pass: timeouts, conflicts, too many requests, faults of the server.
-_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
+_PASSING_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)})
 # Field that a server may refuse -> the key that leaves it out.
 _REMEDIES = {
     "top_p": "config.sampling.top_p=None",
@@ -83,13 +83,14 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
         self._thread: threading.Thread | None = None
         # The field that limits an answer on this server, None where it refuses both.
-        self._limit: str | None = _LIMITS[0]
+        self._limit_field: str | None = _LIMIT_FIELDS[0]
         # The server wants no requests before this time (monotonic).
         self._quiet_until = -math.inf
 
         # Counts of this run.
-        self._retries: collections.Counter[str] = collections.Counter()
-        self._last_cause = ""
+        # Requests that were sent again, by the fault before.
+        self._resends: collections.Counter[str] = collections.Counter()
+        self._last_fault = ""
         self._answered = 0
         self._refused = 0
         self._in_flight = 0
@@ -115,8 +116,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
     def live(self) -> dict[str, float | int | str]:
         figures: dict[str, Any] = {
-            "retries": self._retries.total(),
-            "last_for": self._last_cause,
+            "retries": self._resends.total(),
+            "last_for": self._last_fault,
             "refused": self._refused,
         }
         # The progress line is short: what did not happen is left out.
@@ -126,10 +127,10 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def summary(self) -> dict[str, Any]:
         return {
             **super().summary(),
-            "retries": self._retries.total(),
-            "retry_causes": dict(self._retries),
+            "retries": self._resends.total(),
+            "retry_causes": dict(self._resends),
             "refused": self._refused,
-            "answer_limit": self._limit or "the server's own",
+            "answer_limit": self._limit_field or "the server's own",
         }
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
@@ -182,9 +183,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._client.aclose()
 
-    def submit(self, question: Question, retries: int = 0) -> Future[Answer]:
-        """Asks in the background, a failed turn again at most `retries` times; the future may raise `ServerError`."""
-        return asyncio.run_coroutine_threadsafe(self._ask(question, retries), self._loop)
+    def submit(self, question: Question, resends: int = 0) -> Future[Answer]:
+        """Asks in the background; sends a failed request again at most `resends` times. The future may raise `ServerError`."""
+        return asyncio.run_coroutine_threadsafe(self._ask(question, resends), self._loop)
 
     def ping(self) -> Future[None]:
         """Has the model say one token, in the background; the future may raise `ServerError`."""
@@ -199,53 +200,53 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         with contextlib.suppress(_Refused):
             await self._send({"model": self._settings.model, "messages": turns, "max_tokens": 1})
 
-    async def _ask(self, question: Question, retries: int) -> Answer:
+    async def _ask(self, question: Question, resends: int) -> Answer:
         """Holds a question's conversation, of two turns where the first answer has no verdict."""
-        dialogue = self.open(question)
+        conversation = self.open(question)
         while True:
             try:
-                choice = await self._complete(dialogue, retries)
+                choice = await self._complete(conversation, resends)
             except _Refused as error:
                 if str(error) == chat.CUT:
-                    dialogue.cut += 1
-                return dialogue.answer(UNKNOWN, note=str(error))
+                    conversation.cut += 1
+                return conversation.answer(UNKNOWN, note=str(error))
 
             if self.mode == "soft":
                 try:
                     log_probabilities = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
-                except Rubbish as error:
+                except MalformedReplyError as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
-                return self.soft(dialogue, log_probabilities, self._prefill)
+                return self.soft(conversation, log_probabilities, self._prefill)
 
-            answer = self.read_answer(dialogue, choice["message"]["content"], choice.get("finish_reason"))
+            answer = self.read_answer(conversation, choice["message"]["content"], choice.get("finish_reason"))
             if answer is not None:
                 # A proxy may repeat the key in its answer, and conversations are written to disk.
                 turns = [{**turn, "content": self._without_key(turn["content"])} for turn in answer.turns]
                 return dataclasses.replace(answer, turns=tuple(turns))
 
-    async def _complete(self, dialogue: Conversation, retries: int) -> Any:
-        """The reply's choice for a dialogue's next turn; sends again after faults that may pass."""
-        request = self._request(dialogue)
+    async def _complete(self, conversation: Conversation, resends: int) -> Any:
+        """The reply's choice for a conversation's next turn; sends again after faults that may pass."""
+        request = self._request(conversation)
         # Pauses differ by up to a quarter, so that requests which failed together do not come back together.
-        pauses = random.Random(dialogue.question.id)
-        for retry in itertools.count():
+        pauses = random.Random(conversation.question.id)
+        for resend in itertools.count():
             try:
-                return await self._send(request, dialogue)
+                return await self._send(request, conversation)
             except ServerError as error:
-                if not error.kind or retry == retries:
+                if not error.kind or resend == resends:
                     raise
-                self._last_cause = error.kind
-                self._retries[error.kind] += 1
-            await asyncio.sleep(min(2.0**retry, _MAX_PAUSE_SECONDS) * pauses.uniform(0.75, 1.25))
+                self._last_fault = error.kind
+                self._resends[error.kind] += 1
+            await asyncio.sleep(min(2.0**resend, _MAX_PAUSE_SECONDS) * pauses.uniform(0.75, 1.25))
         raise AssertionError
 
-    async def _send(self, request: dict[str, Any], dialogue: Conversation | None = None) -> Any:
-        """Sends a request once and returns the reply's choice; adds the cost to `dialogue`. Raises ServerError or _Refused."""
+    async def _send(self, request: dict[str, Any], conversation: Conversation | None = None) -> Any:
+        """Sends a request once and returns the reply's choice; adds the cost to `conversation`. Raises ServerError or _Refused."""
         # Another question may have learned meanwhile which field the server takes. Where extra_body has the second field, its
         # value counts.
-        limits = [request.pop(name) for name in _LIMITS if name in request]
-        if limits and self._limit is not None:
-            request[self._limit] = limits[-1]
+        limits = [request.pop(name) for name in _LIMIT_FIELDS if name in request]
+        if limits and self._limit_field is not None:
+            request[self._limit_field] = limits[-1]
 
         # A loop, as other questions may move the end of the pause while this one sleeps.
         while self.quiet_seconds() > 0:
@@ -255,22 +256,22 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         try:
             usage, choice = replies.checked(await self._client.complete(request))
         except StatusError as error:
-            if error.status in _MAY_PASS:
+            if error.status in _PASSING_STATUSES:
                 raise self._passing_status(error) from error
             self._adapt_or_raise(error, request)
-            return await self._send(request, dialogue)  # with the limit that the server takes
+            return await self._send(request, conversation)  # with the limit that the server takes
         except TimeoutError as error:
             fault = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
             raise self._failure(fault, error, "no answer in time") from error
         except chat_client.NoConnectionError as error:
             raise self._failure("cannot be reached", error, "no connection") from error
-        except Rubbish as error:
+        except MalformedReplyError as error:
             raise self._failure("returns rubbish", error, "rubbish") from error
         finally:
             self._in_flight -= 1
 
-        if dialogue is not None:
-            dialogue.cost(*usage)
+        if conversation is not None:
+            conversation.cost(*usage)
         if choice.get("finish_reason") == "content_filter":
             self._refuse("finish_reason content_filter")
         self._answered += 1
@@ -292,26 +293,26 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             raise _Refused(chat.CUT)
 
         is_too_long = replies.LENGTH.search(text)
-        if any(name in text for name in _LIMITS):
+        if any(name in text for name in _LIMIT_FIELDS):
             # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
             # checked first. Without a limit the server uses the room that is left.
             if is_too_long or replies.ANSWER_LIMIT.search(text):
-                if self.mode == "analysis" and any(name in request for name in _LIMITS):
-                    self._limit = None
+                if self.mode == "analysis" and any(name in request for name in _LIMIT_FIELDS):
+                    self._limit_field = None
                     return
-            elif _LIMITS[1] in text and _LIMITS[0] in request:
+            elif _LIMIT_FIELDS[1] in text and _LIMIT_FIELDS[0] in request:
                 # Another question may have found that the server takes no limit at all; that stays.
-                if self._limit is not None:
-                    self._limit = _LIMITS[1]
+                if self._limit_field is not None:
+                    self._limit_field = _LIMIT_FIELDS[1]
                 return
 
         if error.status == 400 and is_too_long:
             raise _Refused(chat.TOO_LONG)
         if error.status in (400, 403, 422) and replies.CONTENT.search(text):
             self._refuse(error)
-        raise self._failure(self._blame(error), error)
+        raise self._failure(self._lasting_fault(error), error)
 
-    def _blame(self, error: StatusError) -> str:
+    def _lasting_fault(self, error: StatusError) -> str:
         """What the server does not accept, with the config key to change."""
         settings = self._settings
         key = f"the key of the environment variable {settings.key_variable}"
@@ -353,10 +354,10 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         may_hold_key = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
         return self._key_pattern.sub("***", text) if may_hold_key else text
 
-    def _request(self, dialogue: Conversation) -> dict[str, Any]:
-        """The body of the request for a dialogue's next turn."""
+    def _request(self, conversation: Conversation) -> dict[str, Any]:
+        """The body of the request for a conversation's next turn."""
         sampling = self._config.sampling
-        request: dict[str, Any] = {"model": self._settings.model, "messages": dialogue.turns}
+        request: dict[str, Any] = {"model": self._settings.model, "messages": conversation.turns}
         extra = dict(self._extra)
 
         if self.mode == "soft":
@@ -364,7 +365,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             request |= {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
             if sampling.temperature is not None:
                 request["temperature"] = 0
-            request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
+            request["messages"] = [*conversation.turns, {"role": "assistant", "content": self._prefill}]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
 
@@ -375,7 +376,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         request["max_tokens"] = sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
         if self._settings.send_top_k:
             extra["top_k"] = sampling.top_k
-        seed = self.seed(dialogue)
+        seed = self.seed(conversation)
         if self._settings.send_seed and seed is not None:
             request["seed"] = seed
 

@@ -1,4 +1,6 @@
-"""Answers again what another annotator has answered, from the conversations that were kept: a judge's labels without the judge.
+"""Answers questions from recorded answers, so that a judge's labels can be made again without the judge.
+
+The file of answers is what `annotate` writes with --config.keep_conversations=True.
 
 --config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator --config.options='{"file": "FILE.jsonl.gz"}'
 """
@@ -19,33 +21,33 @@ from motif_jax.motif.annotation.config import AnnotatorConfig
 
 
 class RecordedAnnotator(Annotator):
-    """Answers from a file of `ConversationLog`, whose lines have the texts that were asked and the probabilities of the verdicts."""
+    """Answers from a file of recorded answers, which have the texts that were asked and the probabilities of the verdicts."""
 
     forms = FORMS
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
-        path = _path(config)
+        path = _answers_file(config)
         self.identity = {"annotator": "recorded", "answers": digests.of_bytes(path.read_bytes())}
         self.short_name = path.name.partition(".")[0]
-        self._path = path
-        self._answers = read_answers(path, form)
+        self._file = path
+        self._answers = read_recorded_answers(path, form)
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
-        read_answers(_path(config), form)
+        read_recorded_answers(_answers_file(config), form)
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for position, question in enumerate(questions):
             answer = self._answers.get(question.items)
             if answer is None:
                 raise UserError(
-                    f"{self._path} has no answer about {question.items}: it is of another dataset, or was asked in one order "
+                    f"{self._file} has no answer about {question.items}: it is of another dataset, or was asked in one order "
                     "(--config.orders)"
                 )
             yield position, answer
 
 
-def _path(config: AnnotatorConfig) -> Path:
+def _answers_file(config: AnnotatorConfig) -> Path:
     path = Path(str(own_options(config).get("file", "")))
     if not path.is_file():
         raise UserError(
@@ -54,16 +56,18 @@ def _path(config: AnnotatorConfig) -> Path:
     return path
 
 
-def read_answers(path: Path, form: Form) -> dict[tuple[str, ...], Answer]:
-    """The answers of a file of conversations by the texts that were asked. Raises UserError: it is none, or of another form."""
+def read_recorded_answers(path: Path, form: Form) -> dict[tuple[str, ...], Answer]:
+    """The recorded answers of a file by the texts that were asked. Raises UserError: the file has none, or of another form."""
     labels = {name: label for label, name in form.labels.items()}
     answers = {}
     try:
         for line in gzip.decompress(path.read_bytes()).decode().splitlines():
             value = json.loads(line)
             probabilities = value["probabilities"]
-            certain = None if probabilities is None else tuple(map(float, probabilities))
-            answers[tuple(value["items"])] = Answer(labels[value["label"]], certain, mass=value["mass"])
+            verdict_probabilities = None if probabilities is None else tuple(map(float, probabilities))
+            answers[tuple(value["items"])] = Answer(
+                labels[value["label"]], verdict_probabilities, mass=value["mass"]
+            )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: must be conversations that annotate has kept ({error!r})") from None
     return answers

@@ -36,7 +36,7 @@ class ServerError(UserError):
         self.kind = kind
 
 
-class Rubbish(Exception):
+class MalformedReplyError(Exception):
     """A reply that violates the protocol."""
 
 
@@ -44,11 +44,11 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
     """Natural log-probabilities of the verdicts after a prefilled answer, -inf for those that the reply does not list.
 
     If the likeliest first token is a blank, which some tokenizers put before a digit, the second token's probabilities count,
-    times that of the blank. Raises Rubbish: the reply has no log-probabilities.
+    times that of the blank. Raises MalformedReplyError: the reply has no log-probabilities.
     """
     tokens = _at(choice.get("logprobs"), "content")
     if not isinstance(tokens, list) or not tokens:
-        raise Rubbish("no log-probabilities in the reply")
+        raise MalformedReplyError("no log-probabilities in the reply")
     labels = {verdict.lower(): label for label, verdict in enumerate(verdicts)}
     masses = [0.0] * len(verdicts)
     # Probability of the tokens before the one that is read.
@@ -64,23 +64,23 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
                 break
             prefix_probability *= math.exp(token["logprob"])
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise Rubbish(f"log-probabilities of another form in the reply: {tokens}") from error
+        raise MalformedReplyError(f"log-probabilities of another form in the reply: {tokens}") from error
     # Written with `not`, so that NaN is refused, too.
     if not sum(masses) < _MAX_MASS:
-        raise Rubbish(f"log-probabilities of more than probability 1 in the reply: {tokens}")
+        raise MalformedReplyError(f"log-probabilities of more than probability 1 in the reply: {tokens}")
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
 
 
 def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
     """The tokens of a reply (prompt, answer, cached part of the prompt; 0 where it does not say) and its first choice.
 
-    The content of the choice's message is made a text. Raises Rubbish: there is no answer.
+    The content of the choice's message is made a text. Raises MalformedReplyError: there is no answer.
     """
     choices = _at(reply, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = _at(choice, "message")
     if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise Rubbish(f"no choices in the reply {reply}")
+        raise MalformedReplyError(f"no choices in the reply {reply}")
     choice = {**choice, "message": {**message, "content": _text(message.get("content"))}}
 
     usage = _at(reply, "usage")
@@ -104,7 +104,7 @@ def _text(content: Any) -> str:
         are_parts = all(isinstance(_at(part, "type"), str) for part in content)
         if are_parts and all(isinstance(text, str) for text in texts):
             return "".join(texts)
-    raise Rubbish(f"the reply's content is no text: {content}")
+    raise MalformedReplyError(f"the reply's content is no text: {content}")
 
 
 def _at(value: Any, key: str) -> Any:

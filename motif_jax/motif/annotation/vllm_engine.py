@@ -102,22 +102,22 @@ class VllmAnnotator(chat.ChatAnnotator):
             while True:
                 while limit - len(queued) >= refill_at:
                     chunk = itertools.islice(waiting, min(_CHUNK, limit - len(queued)))
-                    dialogues = [self.open(question, position) for position, question in chunk]
-                    if not dialogues:
+                    conversations = [self.open(question, position) for position, question in chunk]
+                    if not conversations:
                         break
-                    yield from self._enqueue(dialogues, queued)
+                    yield from self._enqueue(conversations, queued)
                 if not queued:
                     return
-                retries: list[Conversation] = []
+                to_continue: list[Conversation] = []
                 for output in engine.step():
                     if output.finished:
-                        dialogue = queued.pop(output.request_id)
-                        answer = self._read_output(dialogue, output)
+                        conversation = queued.pop(output.request_id)
+                        answer = self._read_output(conversation, output)
                         if answer is None:
-                            retries.append(dialogue)
+                            to_continue.append(conversation)
                         else:
-                            yield dialogue.position, answer
-                yield from self._enqueue(retries, queued)
+                            yield conversation.position, answer
+                yield from self._enqueue(to_continue, queued)
                 yield None
         finally:
             if queued:
@@ -125,43 +125,43 @@ class VllmAnnotator(chat.ChatAnnotator):
                     engine.abort_request(list(queued))
 
     def _enqueue(
-        self, dialogues: list[Conversation], queued: dict[str, Conversation]
+        self, conversations: list[Conversation], queued: dict[str, Conversation]
     ) -> list[tuple[int, Answer]]:
         """Adds conversations to the engine and to `queued`; returns the unknown answers of those that are too long."""
         from vllm.exceptions import VLLMError
 
-        if not dialogues:
+        if not conversations:
             return []
         try:
             ids = self.engine.enqueue_chat(
-                [self._turns(dialogue) for dialogue in dialogues],
-                [self._sampling(self.seed(dialogue)) for dialogue in dialogues],
+                [self._turns(conversation) for conversation in conversations],
+                [self._sampling(self.seed(conversation)) for conversation in conversations],
                 use_tqdm=False,
                 add_generation_prompt=self._prefill is None,
                 continue_final_message=self._prefill is not None,
                 chat_template_kwargs=self._template_options or None,
             )
         except (ValueError, VLLMError) as error:
-            if len(dialogues) > 1:
+            if len(conversations) > 1:
                 # vLLM refuses all for one that it cannot take. One by one, only that one is refused.
                 refused = []
-                for dialogue in dialogues:
-                    refused += self._enqueue([dialogue], queued)
+                for conversation in conversations:
+                    refused += self._enqueue([conversation], queued)
                 return refused
             if "context length" in str(error) or "max_model_len" in str(error):
-                dialogue = dialogues[0]
-                return [(dialogue.position, dialogue.answer(UNKNOWN, note=chat.TOO_LONG))]
+                conversation = conversations[0]
+                return [(conversation.position, conversation.answer(UNKNOWN, note=chat.TOO_LONG))]
             raise UserError(f"vLLM refuses a conversation: {first_line(error)}") from error
-        for request, dialogue in zip(ids, dialogues, strict=True):
+        for request, conversation in zip(ids, conversations, strict=True):
             # Internally a request's id has a random suffix; outputs have it without.
-            queued[request.partition("-")[0]] = dialogue
+            queued[request.partition("-")[0]] = conversation
         return []
 
-    def _turns(self, dialogue: Conversation) -> list[dict[str, str]]:
+    def _turns(self, conversation: Conversation) -> list[dict[str, str]]:
         """The turns to send: in mode soft with the beginning of the answer."""
         if self._prefill is None:
-            return dialogue.turns
-        return [*dialogue.turns, {"role": "assistant", "content": self._prefill[0]}]
+            return conversation.turns
+        return [*conversation.turns, {"role": "assistant", "content": self._prefill[0]}]
 
     # The cache is for answers without seeds, which share one object.
     @functools.lru_cache(maxsize=1)  # noqa: B019 (a process has one engine)
@@ -187,18 +187,20 @@ class VllmAnnotator(chat.ChatAnnotator):
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
 
-    def _read_output(self, dialogue: Conversation, output: Any) -> Answer | None:
+    def _read_output(self, conversation: Conversation, output: Any) -> Answer | None:
         """The answer of a finished request; None if the conversation continues with the retry turn."""
         completion = output.outputs[0]
-        dialogue.cost(len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0)
+        conversation.cost(
+            len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0
+        )
         if self._prefill is None:
-            return self.read_answer(dialogue, completion.text, completion.finish_reason)
+            return self.read_answer(conversation, completion.text, completion.finish_reason)
         prefill, verdict_tokens = self._prefill
         listed = completion.logprobs[0]
         log_probabilities = [
             listed[token].logprob if token in listed else -math.inf for token in verdict_tokens
         ]
-        return self.soft(dialogue, log_probabilities, prefill)
+        return self.soft(conversation, log_probabilities, prefill)
 
     def _find_prefill(self, tokenizer: Any) -> tuple[str, list[int]]:
         """The beginning of an answer after which one token tells the verdicts apart, and those tokens.

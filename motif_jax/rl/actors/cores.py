@@ -1,4 +1,4 @@
-"""Assigns a core to each worker's processes.
+"""Gives a core to each worker's processes (`ActorCores`), and keeps this process's threads off those cores (`ThreadCores`).
 
 The processes of a worker play one after the other. Without a pinned core the scheduler would move each to any idle core with
 cold caches. A claim ends with the process that holds it, so trainings side by side use different cores.
@@ -14,8 +14,8 @@ from collections.abc import Collection
 _MIN_OTHER_CORES = 2  # for inference, batcher, learner and XLA's threads
 
 
-class Cores:
-    """Claims `count` cores, one for each worker, until `close`; `numbers` is empty if too few are unclaimed."""
+class ActorCores:
+    """Claims `count` cores for actor processes, one for each worker, until `close`; `ids` is empty if too few are unclaimed."""
 
     def __init__(self, count: int) -> None:
         self._claims: dict[int, socket.socket] = {}
@@ -28,7 +28,7 @@ class Cores:
                 self._claims[core] = claim
         if len(self._claims) < count:
             self.close()
-        self.numbers = tuple(self._claims)
+        self.ids = tuple(self._claims)
 
     def close(self) -> None:
         for claim in self._claims.values():
@@ -36,25 +36,25 @@ class Cores:
         self._claims.clear()
 
 
-class OwnCores:
-    """Keeps this process's threads off the cores that actors use, until `close`; `numbers` are the cores left to the threads.
+class ThreadCores:
+    """Moves this process's threads to the cores that no actor uses, until `close`; `ids` are these cores.
 
     A thread that shares a core with a game waits for whole steps of it: on a GPU machine a call of inference took a third longer.
-    Where fewer than `_MIN_OTHER_CORES` would be left, nothing is done and `numbers` is empty.
+    Where fewer than `_MIN_OTHER_CORES` would be left, nothing is done and `ids` is empty.
     """
 
     def __init__(self, actor_cores: Collection[int]) -> None:
         self._before = _usable_cores()
         others = self._before - set(actor_cores)
-        self.numbers: tuple[int, ...] = ()
+        self.ids: tuple[int, ...] = ()
         if actor_cores and len(others) >= _MIN_OTHER_CORES:
-            self.numbers = tuple(sorted(others))
+            self.ids = tuple(sorted(others))
             _move_threads(others)
 
     def close(self) -> None:
-        if self.numbers:
+        if self.ids:
             _move_threads(self._before)
-        self.numbers = ()
+        self.ids = ()
 
 
 def _usable_cores() -> set[int]:

@@ -21,7 +21,7 @@ from motif_jax.core.interruption import StoppedError, never
 from motif_jax.envs import registry
 from motif_jax.rl.actors.actor import COMMAND, EPISODE, FULL_DISK, RECORD, REFUSAL, UP, Descriptor
 from motif_jax.rl.actors.actor_process import ActorProcess
-from motif_jax.rl.actors.cores import Cores
+from motif_jax.rl.actors.cores import ActorCores
 from motif_jax.rl.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotSink
 
 _WATCH_SECONDS = 0.1
@@ -56,7 +56,7 @@ class ActorPool(Rollouts):
         self._records, self._records_in = os.pipe()
         self._records_poll = select.poll()
         self._records_poll.register(self._records, select.POLLIN)
-        self._cores: Cores | None = None
+        self._cores: ActorCores | None = None
         # Deaths in each group, now and when its process was started. Commands carry the number, so that a process ignores
         # commands that were meant for its predecessor.
         self._generation = [0] * config.groups
@@ -64,9 +64,8 @@ class ActorPool(Rollouts):
         # Times by the watching thread's clock, which stops while this process is paused.
         self._clock = 0.0
         self._all_read_at = 0.0  # when the pipe of records was last empty
-        self._commanded_at: list[float | None] = [
-            None
-        ] * config.groups  # None: no command waits for an answer
+        # Of each group, when the command was sent that has no answer yet; None: there is none.
+        self._commanded_at: list[float | None] = [None] * config.groups
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
         self._failure: tuple[str, Exception | None] | None = None  # the message, and its cause
@@ -82,8 +81,8 @@ class ActorPool(Rollouts):
         with tempdirs.own_folders():
             util.get_temp_dir()
         if self.config.cores is None:
-            self._cores = Cores(self.config.workers)
-            self.config = dataclasses.replace(self.config, cores=self._cores.numbers)
+            self._cores = ActorCores(self.config.workers)
+            self.config = dataclasses.replace(self.config, cores=self._cores.ids)
         for group in range(self.config.groups):
             if group % self.config.groups_per_worker == 0 and stopped():
                 raise StoppedError
@@ -97,25 +96,30 @@ class ActorPool(Rollouts):
     def ready(self, timeout: float) -> list[Ready]:
         self.restarted_groups.clear()
         ready = self._assign_slots()
+        # Taken before the read: a record that is written after this moment may not be among the records.
         read_at = self._clock
-        records: list[tuple[int, ...]] = []
-        if self._records_poll.poll(0.0 if ready else 1000 * timeout):
-            records += RECORD.iter_unpack(os.read(self._records, _MAX_RECORDS * RECORD.size))
+        records = self._read_records(0.0 if ready else timeout)
         for generation, group, slot, row in records:
-            if group < 0 or generation != self._generation[group]:
-                continue  # a slot was released, or the group's process has died since
+            is_wake = group < 0
+            # Of another generation: the process that wrote it has died since.
+            if is_wake or generation != self._generation[group]:
+                continue
+
             self._commanded_at[group] = None
             if row == HELLO_ROW:
                 self._started_generation[group] = generation
                 self._restart(group)
-                # Entries of the process that died.
+                # Its predecessor may have been ready before it died.
                 ready = [entry for entry in ready if entry.group != group]
                 continue
-            waiting = self._note_written(group, slot, row)
-            if waiting is None:
+
+            entry = self._note_written(group, slot, row)
+            if entry is None:
                 self._slots_finished[group] += 1
             else:
-                ready.append(waiting)
+                ready.append(entry)
+
+        # Only now, when no command that these records answered is left in `_commanded_at`.
         if len(records) < _MAX_RECORDS:
             self._all_read_at = read_at
         ready += self._assign_slots()
@@ -123,6 +127,13 @@ class ActorPool(Rollouts):
             reason, cause = self._failure
             raise RuntimeError(reason) from cause
         return ready
+
+    def _read_records(self, timeout: float) -> list[tuple[int, ...]]:
+        """The actors' records (generation, group, slot, row), at most `_MAX_RECORDS`; waits `timeout` seconds for the first."""
+        milliseconds = 1000 * timeout
+        if not self._records_poll.poll(milliseconds):
+            return []
+        return list(RECORD.iter_unpack(os.read(self._records, _MAX_RECORDS * RECORD.size)))
 
     def act(self, ready: Sequence[Ready]) -> None:
         clock = self._clock
@@ -221,7 +232,8 @@ class ActorPool(Rollouts):
             self._processes[group].error = content
 
     def _kill_hanging_processes(self) -> None:
-        # Read before the times of commands: of commands that were answered until then, none is left.
+        # `ready` clears commands that are answered, then advances `_all_read_at`. This thread reads in the opposite order, so a
+        # command that it still finds, and that is older, had no answer in the pipe at that moment.
         all_read_at = self._all_read_at
         start_timeout = self.config.start_timeout_seconds
         timeout = self.config.timeout_seconds

@@ -35,7 +35,8 @@ SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 
 
 def test_a_position_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere, alone = HostPosition(None, 0, 1), {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+    nowhere = HostPosition(None, 0, 1)
+    alone = {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
     for environment, arguments, expected in (
         ({}, (None, None, None), nowhere),
         (SLURM, (None, None, None), nowhere),
@@ -119,7 +120,9 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts]
 
         def one(index: int) -> Any:
             host = Hosts()
-            host.index, host.count, thread.index = index, count, index
+            host.index = index
+            host.count = count
+            thread.index = index
             try:
                 return work(host)
             except UserError as error:
@@ -215,7 +218,8 @@ def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
 
 
-LONG, ENDED = "a path is longer than this system allows", "its log says why; the same command resumes the run"
+LONG = "a path is longer than this system allows"
+ENDED = "its log says why; the same command resumes the run"
 
 
 @pytest.mark.parametrize(
@@ -235,11 +239,14 @@ LONG, ENDED = "a path is longer than this system allows", "its log says why; the
 )
 def test_a_host_of_several_leaves(error: BaseException, line: str, code: int, monkeypatch: Any) -> None:
     left: list[Any] = []
-    monkeypatch.setattr(hosts, "_leave", lambda *said: left.append(said))
+    monkeypatch.setattr(hosts, "_leave", lambda *arguments: left.append(arguments))
     for index in (0, 1):
         with hosts._leave_at_once_on_error(index):
             raise error
-    assert [(said.splitlines()[-1], *rest) for said, *rest in left] == [(line, code, 5.0), (line, code, 0.0)]
+    assert [(message.splitlines()[-1], *rest) for message, *rest in left] == [
+        (line, code, 5.0),
+        (line, code, 0.0),
+    ]
     assert left[0][0].startswith("Traceback") == line.startswith(("ValueError", "jax"))
     with pytest.raises(SystemExit), hosts._leave_at_once_on_error(1):
         raise SystemExit

@@ -31,7 +31,8 @@ print(faults, before - psutil.Process().memory_info().rss)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
 def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
-    faults, returned = {}, {}
+    faults = {}
+    returned = {}
     for mode in ("default", "keep"):
         printed = subprocess.check_output([sys.executable, "-c", PROGRAM, mode], text=True, timeout=240)
         faults[mode], returned[mode] = map(int, printed.split())

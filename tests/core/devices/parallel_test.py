@@ -100,12 +100,13 @@ def test_random_keys_and_donated_states_survive_the_round(mesh: dict[str, int] |
     for donate in (True, False):
         fn = parallel.wrap(core, donate_state=donate)
         state = parallel.replicate({"key": jax.random.key(1), "sum": jnp.zeros(())})
-        first, kept = [], state["sum"]
+        first = []
+        sums_before = state["sum"]
         for _ in range(2):
             state, drawn = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
             first.append(float(drawn))
         assert float(state["sum"]) == 24
-        assert kept.is_deleted() == donate
+        assert sums_before.is_deleted() == donate
         split = jax.random.split(jax.random.key(1))
         expected = [split[1], jax.random.split(split[0])[1]]
         np.testing.assert_allclose(first, [float(jax.random.uniform(random_key)) for random_key in expected])

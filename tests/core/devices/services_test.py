@@ -23,7 +23,8 @@ from tests.play.agent_runs import recall_training
 def test_the_first_failure_stops_all_services_and_is_raised(
     error: Exception, shown: type[Exception], line: str
 ) -> None:
-    services, started = Services(), threading.Event()
+    services = Services()
+    started = threading.Event()
 
     def fail() -> None:
         started.wait()
@@ -48,7 +49,8 @@ def system(start: Exception | None = None) -> Any:
 def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = system()
     stream = BatchStream(closed)
-    begun, end = threading.Event(), threading.Event()
+    begun = threading.Event()
+    end = threading.Event()
     monkeypatch.setattr(stream, "assemble", lambda: (begun.set(), end.wait()))
     stop = stream._services.stop
     monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))

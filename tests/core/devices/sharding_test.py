@@ -29,7 +29,8 @@ from tests.lm import recipes
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-STEPS, ROWS = 20, 8
+STEPS = 20
+ROWS = 8
 # Of every size a whole number of parts, and a vocabulary that none of them divides.
 GPT2 = config.parse({**recipes.CONFIGS["gpt2"], "n_layer": 1})
 
@@ -119,7 +120,8 @@ def test_a_training_does_not_depend_on_how_it_is_split(architecture: str, mesh: 
 
 
 def test_every_device_holds_its_part_of_parameters_and_optimiser() -> None:
-    parallel, state = devices((1, 2, 2)), first_state(GPT2)
+    parallel = devices((1, 2, 2))
+    state = first_state(GPT2)
     placed = parallel.replicate(state)
     kernel = placed.opt_state[0].mu["decoder"]["block_0"]["feed_forward"]["activated"]["kernel"]
     assert kernel.sharding.spec == PartitionSpec("fsdp", "tensor")

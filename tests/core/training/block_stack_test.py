@@ -29,7 +29,8 @@ def test_blocks_are_stacked_and_taken_apart_again() -> None:
 
 
 def test_blocks_that_differ_fall_into_stacks_of_equal_ones() -> None:
-    wide, narrow = jnp.ones((3, 4)), jnp.ones((3, 2))
+    wide = jnp.ones((3, 4))
+    narrow = jnp.ones((3, 2))
     tree = {f"block_{number}": {"kernel": wide if number < 2 else narrow} for number in range(11)}
     together = block_stack.stacked(tree)
     assert {name: part["kernel"].shape for name, part in together.items()} == {

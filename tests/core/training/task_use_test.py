@@ -60,7 +60,8 @@ def test_the_share_of_all_devices_since_the_last_reading(monkeypatch: pytest.Mon
     use, arguments = parts("NVIDIA H100 80GB HBM3")
     use.add(*arguments, STEPS)
     now[0] = 12.0
-    frozen, trained = 2.0 * ROWS * INNER * OUTER, 2.0 * ROWS * OUTER * OUTER
+    frozen = 2.0 * ROWS * INNER * OUTER
+    trained = 2.0 * ROWS * OUTER * OUTER
     flops = STEPS * MICRO_BATCHES * (frozen + 2 * trained)
     assert math.isclose(use.read()["throughput/mfu"], flops / 2.0 / (2 * 989e12))
     now[0] = 13.0
@@ -74,7 +75,8 @@ def test_nothing_is_counted_on_a_device_of_unknown_peak() -> None:
 
 
 def test_each_factor_with_a_gradient_adds_the_cost_of_a_product() -> None:
-    x, y = jnp.zeros((2, 3)), jnp.zeros((3, 5))
+    x = jnp.zeros((2, 3))
+    y = jnp.zeros((3, 5))
     jaxpr = jax.make_jaxpr(lambda x, y: x @ y)(x, y).jaxpr
     product = 2.0 * 2 * 3 * 5
     assert gradient_flops(jaxpr, [False, False]) == product

@@ -28,7 +28,8 @@ def pose(world: Any) -> list[int]:
 
 def cells(world: Any) -> list[tuple[Any, int, int]]:
     """What stands in the grid, row by row."""
-    rows, columns = range(world.grid.height), range(world.grid.width)
+    rows = range(world.grid.height)
+    columns = range(world.grid.width)
     return [(thing, x, y) for y in rows for x in columns if (thing := world.grid.get(x, y)) is not None]
 
 

@@ -13,14 +13,14 @@ GOOD = {"name": "one", "goal": "go to the red ball", "observations": SEEN, "acti
 
 
 def test_ours_are_eleven_and_name_actions_that_there_are():
-    known_probes = probes.read(probes.OWN)
+    known_probes = probes.read(probes.PACKAGE_PROBES)
     assert len({probe.name for probe in known_probes}) == len(known_probes) == 11
     assert {action for probe in known_probes for action in probe.actions} <= set(ACTIONS)
     assert max(len(probe.observations) for probe in known_probes) == 3
 
 
 def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
-    for probe in probes.read(probes.OWN):
+    for probe in probes.read(probes.PACKAGE_PROBES):
         prompt = probe.prompt(ACTIONS, "english")
         assert probe.goal in prompt
         assert prompt.endswith(f"Action {len(probe.actions)}: ")

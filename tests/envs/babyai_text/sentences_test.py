@@ -32,6 +32,7 @@ def test_the_scenes_are_seen_so_from_their_grids():
             world.grid.set(x, y, WorldObj.decode(OBJECT_TO_IDX[name], COLOR_TO_IDX[color], state))
         held = scene["carrying"]
         world.carrying = held and WorldObj.decode(OBJECT_TO_IDX[held[0]], COLOR_TO_IDX[held[1]], 0)
-        world.agent_pos, world.agent_dir = np.array(scene["agent_pos"]), scene["agent_dir"]
+        world.agent_pos = np.array(scene["agent_pos"])
+        world.agent_dir = scene["agent_dir"]
         named = (scene["index"], scene["scene_kind"])
         assert world.gen_obs()["image"].reshape(-1).tolist() == scene["image"], named

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,7 +12,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.gym_task import captions
-from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from tests.envs.playing import started
@@ -146,7 +147,8 @@ def test_texts_are_utf8_up_to_their_first_zero():
 
 
 def test_texts_come_from_info_or_a_nested_observation():
-    of_info, of_nested = captions.make("info:said"), captions.make("obs:me.said")
+    of_info = captions.make("info:said")
+    of_nested = captions.make("obs:me.said")
 
     assert of_info(captions.CaptionedStep({"said": "no"}, {"said": "yes"}, None)) == "yes"
     assert of_nested(captions.CaptionedStep({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
@@ -173,8 +175,11 @@ class Odd(gymnasium.Env):
     metadata = {"render_modes": ["rgb_array"]}
 
     def __init__(self, space=None, actions=None, info=(), fails="", render_mode=None):
-        self.observation_space, self.action_space = space or spaces.Discrete(2), actions or spaces.Discrete(2)
-        self._info, self._fails, self.render_mode = list(info), fails, render_mode
+        self.observation_space = space or spaces.Discrete(2)
+        self.action_space = actions or spaces.Discrete(2)
+        self._info = list(info)
+        self._fails = fails
+        self.render_mode = render_mode
 
     def reset(self, *, seed=None, options=None):
         if self._fails:
@@ -185,11 +190,15 @@ class Odd(gymnasium.Env):
         return 1, 0.5, False, False, self._info.pop(0) if self._info else {}
 
 
+# A name of its own for every environment that a test registers: what is known of an environment is kept by its name.
+NUMBERS = itertools.count()
+
+
 def odd(**arguments):
-    gymnasium.registry.pop("Odd-v0", None)
-    gymnasium.register("Odd-v0", entry_point=lambda **drawn: Odd(**arguments, **drawn))
-    registry_of_specs.cache_clear()
-    return "gym:Odd-v0"
+    """The name of a new environment `Odd`."""
+    name = f"Odd{next(NUMBERS)}-v0"
+    gymnasium.register(name, entry_point=lambda **drawn: Odd(**arguments, **drawn))
+    return f"gym:{name}"
 
 
 def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
@@ -212,7 +221,8 @@ class Judged(gymnasium.Env):
     action_space = spaces.Discrete(2)
 
     def __init__(self, ends="terminated", **arguments):
-        self._ends, self._given = ends, arguments
+        self._ends = ends
+        self._given = arguments
 
     def reset(self, *, seed=None, options=None):
         if seed is not None:
@@ -229,10 +239,10 @@ class Judged(gymnasium.Env):
 
 
 def judged(**arguments):
-    gymnasium.registry.pop("Judged-v0", None)
-    gymnasium.register("Judged-v0", entry_point=lambda: Judged(**arguments))
-    registry_of_specs.cache_clear()
-    return "gym:Judged-v0"
+    """The name of a new environment `Judged`."""
+    name = f"Judged{next(NUMBERS)}-v0"
+    gymnasium.register(name, entry_point=lambda: Judged(**arguments))
+    return f"gym:{name}"
 
 
 HERE = "tests.gym_toys"
@@ -298,7 +308,7 @@ def test_a_reward_that_is_no_number_is_refused_by_name_and_step():
     environment, out = started(judged(reward={2: np.nan}), 7)
     environment.step(0, out)
     with pytest.raises(
-        UserError, match="gym:Judged-v0: its 'reward' is nan at step 2 of the episode with seed 7"
+        UserError, match=r"gym:Judged\d+-v0: its 'reward' is nan at step 2 of the episode with seed 7"
     ):
         environment.step(0, out)
 
@@ -316,7 +326,7 @@ UNTRUSTED = (
 ODD = [
     ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
     ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
-    ({}, {"fields": ("smell", "frame", "sound")}, "name=gym:Odd-v0: it cannot show smell, sound"),
+    ({}, {"fields": ("smell", "frame", "sound")}, r"name=gym:Odd\d+-v0: it cannot show smell, sound"),
     ({"actions": spaces.MultiBinary(2)}, {}, "discrete actions, its action space is MultiBinary"),
     ({"space": spaces.Discrete(4097)}, {}, f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096"),
     ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}, f"{NO_SPACE}: a is a Sequence"),
@@ -328,7 +338,7 @@ ODD = [
     ({}, {"text": "obs:smell"}, "text=obs:smell: must be one of its fields, which are observation"),
     ({}, {"text": "info:said"}, NO_KEY),
     ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}, NO_KEY),
-    ({"fails": "no\nway"}, {}, "name=gym:Odd-v0 cannot be played: RuntimeError: no way$"),
+    ({"fails": "no\nway"}, {}, r"name=gym:Odd\d+-v0 cannot be played: RuntimeError: no way$"),
     ({"fails": "no"}, {"text": "tests.gym_toys:praise"}, "text=tests.gym_toys:praise cannot be played"),
     ({"fails": "no"}, {"fields": ("frame",)}, r"its pictures cannot be drawn \(no\)"),
     ({}, {"text": "tests.toys:Corridor"}, "text=tests.toys:Corridor: does not fit here"),
@@ -365,15 +375,27 @@ def test_limits_of_texts_and_spaces_are_inclusive():
     assert registry.spec(odd(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
 
 
-def test_modules_that_data_names_are_not_imported(monkeypatch):
-    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
-    for name, options, asked in (
+@pytest.mark.parametrize(
+    ("name", "options", "trusted"),
+    [
         (VAULT, TOYS, "tests.gym_toys"),
         ("gym:tests.gym_toys:ToyVault-v0", {}, "tests.gym_toys"),
         ("gym:CartPole-v1", {"text": "tests.gym_toys:praise"}, "tests.gym_toys:praise"),
-    ):
-        registry_of_specs.cache_clear()
-        with pytest.raises(UserError, match=f"--config.trust={asked}"):
-            registry.spec(name, **options)
-    entry_points.trust(entry_points.named({"name": "gym:tests.gym_toys:ToyVault-v0"}))
-    assert registry.spec("gym:tests.gym_toys:ToyVault-v0").num_actions == 3
+    ],
+)
+def test_modules_that_data_names_are_not_imported(monkeypatch, name, options, trusted):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+
+    # As no other test describes it, so that no spec of it is kept.
+    unseen_options = {**options, "text_bytes": 251}
+    with pytest.raises(UserError, match=f"--config.trust={trusted}"):
+        registry.spec(name, **unseen_options)
+
+
+def test_a_module_that_the_user_names_is_imported(monkeypatch):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    name = "gym:tests.gym_toys:ToyVault-v0"
+
+    entry_points.trust(entry_points.named({"name": name}))
+
+    assert registry.spec(name, text_bytes=250).num_actions == 3

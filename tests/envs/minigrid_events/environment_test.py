@@ -17,8 +17,10 @@ from motif_jax.envs.minigrid_events.environment import MiniGridEvents
 from motif_jax.envs.minigrid_events.renderer import EventsRenderer
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
-LEFT, RIGHT = 0, 1
-OBJECTS, COLORS = 11, 6
+LEFT = 0
+RIGHT = 1
+OBJECTS = 11
+COLORS = 6
 
 
 def shown(out: dict[str, np.ndarray]) -> np.ndarray:
@@ -59,7 +61,8 @@ def small_world(faced: Any = None, **options: Any) -> tuple[MiniGridEvents, dict
         world.grid.wall_rect(0, 0, width, height)
         world.grid.set(1, 2, Key("red"))
         world.grid.set(2, 1, faced or Door("red", is_locked=True))
-        world.agent_pos, world.agent_dir = (1, 1), 0
+        world.agent_pos = (1, 1)
+        world.agent_dir = 0
 
     ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", **options)
     ours._world._gen_grid = types.MethodType(made, ours._world)
@@ -103,7 +106,8 @@ def test_a_caption_says_what_happened_and_how_often_it_was_said() -> None:
 
 def test_a_level_counts_that_its_door_was_passed() -> None:
     ours, out = small_world(max_episode_steps=len(STORY))
-    through_door, ends = [], []
+    through_door = []
+    ends = []
 
     for action, _ in STORY:
         ends.append(ours.step(action, out)[1])

@@ -53,7 +53,9 @@ def test_episodes_of_recorded_keys_are_the_published_ones(episode):
     assert info["end"] == episode["end"]
 
 
-ROGUE, CAVEMAN, KNIGHT = ("rog-hum-cha-mal", "cav-hum-neu-mal", "kni-hum-law-fem")
+ROGUE = "rog-hum-cha-mal"
+CAVEMAN = "cav-hum-neu-mal"
+KNIGHT = "kni-hum-law-fem"
 # MiniHack 1.0.2: pattern of the name between "MiniHack-" and "-v0" -> step limit, number of actions, hero.
 RULES = {
     r"Room-.*5x5": (100, 8, ROGUE),
@@ -121,8 +123,10 @@ def test_the_hero_picks_nothing_up_by_itself_in_key_rooms_and_skills():
     assert LEVELS["MiniHack-Quest-Easy-v0"].autopickup
 
 
-PRAY, QUAFF = (0xF0, ord("q"))
-ALTAR, SINK = (2386, 2389)
+PRAY = 0xF0
+QUAFF = ord("q")
+ALTAR = 2386
+SINK = 2389
 EVENTS = {
     "Eat": SolvingEvent(
         (

@@ -12,8 +12,13 @@ from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import check_published, play
 
 GOLDEN = load_golden("oni/oni_task_rules.json")
-SCORE, STAIRCASE = "NetHackScoreExtendedActions-v1", "NetHackStaircaseExtendedActions-v1"
-CAST, DRINK, NORTH, YES, DOWN = 23, 24, 1, 8, 18
+SCORE = "NetHackScoreExtendedActions-v1"
+STAIRCASE = "NetHackStaircaseExtendedActions-v1"
+CAST = 23
+DRINK = 24
+NORTH = 1
+YES = 8
+DOWN = 18
 SKILL = "You feel more confident in your martial arts skills."
 IMPROVED = [{"msg": "Pick a skill"}, {"msg": "You are now more skilled.", "time": 2}]
 STAIRS = {"msg": f"You descend the stairs.  {SKILL}", "time": 2, "dlevel": 2}

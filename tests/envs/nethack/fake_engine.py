@@ -26,15 +26,21 @@ class FakeEngine:
     """Shows `first`, then one frame of `frames` for each key; stays at the last one."""
 
     def __init__(self, first: Mapping[str, Any], frames: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.buffers, self.keys = Buffers(), list[int]()
-        self.first, self.frames = first, list(frames)
+        self.buffers = Buffers()
+        self.keys = list[int]()
+        self.first = first
+        self.frames = list(frames)
         self._show(first)
 
     def _show(self, frame: Mapping[str, Any]) -> None:
-        self._frame, buffers = (frame := FRAME | dict(frame)), self.buffers
+        frame = FRAME | dict(frame)
+        self._frame = frame
+        buffers = self.buffers
         for name, index in _STATUS.items():
             buffers.blstats[index] = frame[name]
-        buffers.misc[0], buffers.misc[1], buffers.misc[2] = frame["yn"], frame["getlin"], frame["more"]
+        buffers.misc[0] = frame["yn"]
+        buffers.misc[1] = frame["getlin"]
+        buffers.misc[2] = frame["more"]
         buffers.message[:] = list(frame["msg"].encode("latin-1").ljust(256, b"\0"))
         buffers.glyphs[:] = BLANK
         for row, column, glyph in frame["glyphs"]:
@@ -58,7 +64,7 @@ class FakeEngine:
         pass
 
 
-def on(engine, name="NetHackScore-v1", **options):
+def started_on(engine, name="NetHackScore-v1", **options):
     """An environment at the start of an episode, and what it shows."""
     env = NetHackEnvironment(name, engine=engine, **options)
     out = empty_observation(env.spec)
@@ -69,7 +75,7 @@ def on(engine, name="NetHackScore-v1", **options):
 def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000, after=None):
     """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a step."""
     engine = FakeEngine(prev)
-    env, out = on(engine, env_name, max_episode_steps=max_steps - start_steps, compat=compat)
+    env, out = started_on(engine, env_name, max_episode_steps=max_steps - start_steps, compat=compat)
     results = []
     for action, frames in steps:
         engine.frames = list(frames)

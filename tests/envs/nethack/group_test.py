@@ -24,13 +24,17 @@ QUIRKS = {"crop_row_offset": True, "timeout_as_terminal": True, "message_count_o
 )
 def test_a_group_is_so_many_single_games(task, options, kind, least):
     """Ended episodes rest for a step now and then before they start again."""
-    rng, count = np.random.default_rng(1), 3
+    rng = np.random.default_rng(1)
+    count = 3
     group = registry.make_group(task, count, **options)
     assert isinstance(group, kind)
     singles = [registry.make(task, **options) for _ in range(count)]
-    out, expected = empty_observation(group.spec, (count,)), empty_observation(group.spec, (count,))
+    out = empty_observation(group.spec, (count,))
+    expected = empty_observation(group.spec, (count,))
     rows = [row(expected, column) for column in range(count)]
-    episode, finished, ended = 0, 0, [True] * count
+    episode = 0
+    finished = 0
+    ended = [True] * count
     for _ in range(300):
         started = [column for column in range(count) if ended[column] and rng.random() < 0.7]
         for column in started:

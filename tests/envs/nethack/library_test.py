@@ -27,7 +27,9 @@ def test_games_that_share_code_play_like_freshly_loaded_ones():
     ends = set()
 
     def play(game, seed, steps):
-        rng, digest, shown = np.random.default_rng(seed), hashlib.blake2b(), game.buffers
+        rng = np.random.default_rng(seed)
+        digest = hashlib.blake2b()
+        shown = game.buffers
         for action in rng.choice([*range(8), 19, 20, 21], steps).tolist():
             reward, end = game.advance(action)
             digest.update(repr((reward, end)).encode() + shown.now.memory + shown.message_memory)
@@ -38,7 +40,8 @@ def test_games_that_share_code_play_like_freshly_loaded_ones():
                 return
 
     for episode in range(5):
-        seeds, steps = [100 * episode + number for number in range(3)], (30, 150, 400)
+        seeds = [100 * episode + number for number in range(3)]
+        steps = (30, 150, 400)
         for game, seed in zip(shared, seeds, strict=True):
             game.start(seed)
         screens = list(itertools.zip_longest(*map(play, shared, seeds, steps)))
@@ -124,7 +127,8 @@ def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):
     monkeypatch.setattr(
         "motif_jax.envs.nethack.engine.set_long", lambda *arguments: births.append(arguments[-1])
     )
-    shared, fresh = NetHackEngine(), NetHackEngine(shared_code=False)
+    shared = NetHackEngine()
+    fresh = NetHackEngine(shared_code=False)
     for seed in (3, 4, 3):
         shared.start(*game_seeds(seed))
         fresh.start(*game_seeds(seed))

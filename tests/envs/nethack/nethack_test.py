@@ -11,7 +11,7 @@ from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import game_seeds
 from motif_jax.envs.nethack.observation import make_spec, switches
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
-from tests.envs.nethack.fake_engine import FakeEngine, on
+from tests.envs.nethack.fake_engine import FakeEngine, started_on
 from tests.envs.playing import started, told
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
@@ -47,8 +47,8 @@ def test_agrees_with_the_gymnasium_class_of_the_engine():
             if TASK_KEYS[action] == ord("e") or b"eat" in bytes(expected["message"]):
                 action = 0
             for name in keys:
-                kept = name == "message" and b"You descend the stairs." in out[name].tobytes()
-                assert kept or (out[name] == expected[name]).all(), name
+                is_shown_longer = name == "message" and b"You descend the stairs." in out[name].tobytes()
+                assert is_shown_longer or (out[name] == expected[name]).all(), name
             expected, reward, done, _, _ = reference.step(int(action))
             our_reward, end = ours.step(int(action), out)
             assert our_reward == pytest.approx(reward)
@@ -65,7 +65,8 @@ def test_how_games_end():
     ends = []
     for limit in (300, 5000):
         env, out = started("NetHackScore-v1", 1, fields=FIELDS, max_episode_steps=limit)
-        steps, actions = [(0.0, RUNNING)], iter(actions_of(1, limit))
+        steps = [(0.0, RUNNING)]
+        actions = iter(actions_of(1, limit))
         while steps[-1][1] == RUNNING:
             steps.append(env.step(int(next(actions)), out))
         info = env.episode_info()
@@ -116,11 +117,12 @@ def test_refused_options_are_one_line(monkeypatch):
     )
     compat = switches({"sober_mask": 1, "glam_french_goal": True, "oni_extended_steps": 0})
     assert (compat, switches(None)) == ({"sober_mask": True, "oni_extended_steps": False}, {})
-    engine, fake = NetHackEngine(), FakeEngine({})
+    engine = NetHackEngine()
+    fake = FakeEngine({})
     monkeypatch.setattr(engine_module, "_MAX_OPENING_PROMPTS", 1)
     assert told(engine.start, 3, 4) == "the game of seeds 3, 4 did not get past its opening screens"
     engine.close()
-    env, out = on(fake)
+    env, out = started_on(fake)
     assert told(env.step, 23, out) == "action 23 is not one of 0 .. 22"
     fake.frames = [{"more": 1, "time": 2}]
     assert told(env.step, 1, out) == "10000 prompts in a row"

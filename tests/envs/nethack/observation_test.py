@@ -10,7 +10,7 @@ from motif_jax.envs.nethack import tiles
 from motif_jax.envs.nethack.renderer import NetHackRenderer
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
 from motif_jax.nets.status import scale_status
-from tests.envs.nethack.fake_engine import FakeEngine, on
+from tests.envs.nethack.fake_engine import FakeEngine, started_on
 
 
 def test_published_pictures(golden):
@@ -19,7 +19,7 @@ def test_published_pictures(golden):
     np.testing.assert_array_equal(table, data["char_cache"])
     real = zip(data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True)
     edge = zip(data["syn_tty_chars"], data["syn_tty_colors"], data["syn_xy"], data["syn_obs"], strict=True)
-    env, out = on(engine := FakeEngine({}), compat={"crop_row_offset": True})
+    env, out = started_on(engine := FakeEngine({}), compat={"crop_row_offset": True})
     for chars, colors, (x, y), expected in (*real, *edge):
         engine.first = {"x": int(x), "y": int(y)}
         engine.buffers.tty_chars[:] = chars
@@ -37,13 +37,15 @@ def test_every_place_on_the_map(compat):
     chars = rng.integers(1, 256, (24, 80)).astype(np.uint8)
     colors = rng.integers(1, 16, (24, 80)).astype(np.int8)
     around = [np.pad(array.view(np.uint8), 16) for array in (chars, colors)]
-    env, out = on(engine := FakeEngine({}), compat=compat)
-    engine.buffers.tty_chars[:], engine.buffers.tty_colors[:] = chars, colors
+    env, out = started_on(engine := FakeEngine({}), compat=compat)
+    engine.buffers.tty_chars[:] = chars
+    engine.buffers.tty_colors[:] = colors
     for y, x in itertools.product(range(21), range(79)):
         engine.first = {"x": x, "y": y}
         env.reset(0, out)
         for name, array in zip(("window_chars", "window_colors"), around, strict=True):
-            top, left = 16 + y - 6 + (not compat), 16 + x - 6
+            top = 16 + y - 6 + (not compat)
+            left = 16 + x - 6
             np.testing.assert_array_equal(out[name], array[top : top + 12, left : left + 12], f"{x}, {y}")
 
 

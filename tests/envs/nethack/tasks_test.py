@@ -13,7 +13,7 @@ from motif_jax.envs.nethack.game import END_LIMIT
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.conftest import load_golden
-from tests.envs.nethack.fake_engine import FakeEngine, check_published, on, play
+from tests.envs.nethack.fake_engine import FakeEngine, check_published, play, started_on
 
 GOLDEN = load_golden("task_rules.json")
 LIMIT_ENDS = {"timeout_as_terminal": True}
@@ -32,7 +32,8 @@ def test_keys_and_glyphs_equal_the_published_ones():
 
 
 ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]
-AS_PET, BYTES = [[10, 11, GOLDEN["oracle_pet_glyph"]]], [[10, 9, 0x0E00], [10, 10, 0x0001]]
+AS_PET = [[10, 11, GOLDEN["oracle_pet_glyph"]]]
+BYTES = [[10, 9, 0x0E00], [10, 10, 0x0001]]
 
 
 @pytest.mark.parametrize("task", ["NetHackOracle-v1", "NetHackOracleSober-v1"])
@@ -96,7 +97,7 @@ def test_step_limit_is_a_truncation():
 
 
 def test_continual_pays_again_in_the_next_episode():
-    env, out = on(engine := FakeEngine({}), "NetHackStaircaseContinual-v1")
+    env, out = started_on(engine := FakeEngine({}), "NetHackStaircaseContinual-v1")
     for _ in range(2):
         env.reset(0, out)
         for time, reward in ((2, 50.0), (3, 0.0)):
@@ -106,7 +107,8 @@ def test_continual_pays_again_in_the_next_episode():
 
 
 def test_scout_counts_the_latest_view_of_each_level():
-    second, other = {"dlevel": 2, "depth": 2}, {"dnum": 2}
+    second = {"dlevel": 2, "depth": 2}
+    other = {"dnum": 2}
     frames = [
         (1, 5, {}),
         (2, 8, {}),
@@ -186,7 +188,7 @@ def test_a_death_loses_the_score_but_not_the_numbers():
 
 
 def test_a_reset_after_the_step_limit_sends_no_keys():
-    env, out = on(engine := FakeEngine({}), max_episode_steps=1)
+    env, out = started_on(engine := FakeEngine({}), max_episode_steps=1)
     env.step(1, out)
     quit_keys = [ord("k"), *QUIT]
     assert engine.keys == quit_keys
@@ -201,9 +203,10 @@ def test_a_reset_after_the_step_limit_sends_no_keys():
 def test_message_counts_equal_the_published_ones(off):
     numbers = load_golden("reward_norm.npz")
     episodes, expected = (json.loads(str(numbers[name])) for name in ("msg_episodes", "msg_counts"))
-    env, out = on(engine := FakeEngine({}), compat={"message_count_off": off})
+    env, out = started_on(engine := FakeEngine({}), compat={"message_count_off": off})
     for messages, counts in zip(episodes, expected, strict=True):
-        engine.first, counted = {"msg": messages[0]}, []
+        engine.first = {"msg": messages[0]}
+        counted = []
         env.reset(0, out)
         for message in (*messages[1:], ""):
             counted.append(float(out["message_count"]))

@@ -196,8 +196,8 @@ def test_a_damaged_prefix_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_moved_agent_has_its_own_tokenizer(tmp_path: Path) -> None:
-    made = Tokenizer(models.WordLevel({"<unk>": 0, "hello": 1}, "<unk>"))
-    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(models.WordLevel({"<unk>": 0, "hello": 1}, "<unk>"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
     for named in (tmp_path, tmp_path / "tokenizer.json"):
         text_agents.write(tmp_path / "run", task="visdial", options={"tokenizer": str(named)})
     run = tmp_path / "run"

@@ -31,7 +31,8 @@ def of(folder: Path, name: str = "llama") -> tuple[Any, Vocabulary]:
     words = {f"word{number}": number for number in range(WORDS)}
     models.write(folder, name)
     Tokenizer(WordLevel(words, "word0")).save(str(folder / "tokenizer.json"))
-    method, network = TextMethod(name="bc"), TextTrunks(checkpoint=str(folder))
+    method = TextMethod(name="bc")
+    network = TextTrunks(checkpoint=str(folder))
     config = TextConfig(task="reddit", method=method, network=network)
     return config, agent_folder.vocabulary_of(registry.make("reddit", {"tokenizer": str(folder)}))
 
@@ -44,14 +45,14 @@ def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str
     settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
     assert settings.vocab_size == tokens.size == WORDS + 6
     objective = text_run.objective_of(config, settings)
-    given = config.network.checkpoint, config.initial, objective, tokens, jax.random.key(0)
-    trunk = agent_start.start(*given).learned["trunks"]["policy"]
+    arguments = config.network.checkpoint, config.initial, objective, tokens, jax.random.key(0)
+    trunk = agent_start.start(*arguments).learned["trunks"]["policy"]
     _, params = models.load(tmp_path / "model")
-    heads = [[each["head"]["kernel"].T for each in (trunk, params)]] if name == "llama" else []
-    for found, there in ([trunk["embedding"], params["embedding"]], *heads):
-        assert found.shape[0] == tokens.size
-        np.testing.assert_array_equal(found[:WORDS], there[:WORDS])
-        assert (found[WORDS:] != np.asarray(there[WORDS : tokens.size])).any(axis=1).all()
+    heads = [[tree["head"]["kernel"].T for tree in (trunk, params)]] if name == "llama" else []
+    for table, saved_table in ([trunk["embedding"], params["embedding"]], *heads):
+        assert table.shape[0] == tokens.size
+        np.testing.assert_array_equal(table[:WORDS], saved_table[:WORDS])
+        assert (table[WORDS:] != np.asarray(saved_table[WORDS : tokens.size])).any(axis=1).all()
 
 
 def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:

@@ -16,17 +16,21 @@ from tests.lm import models, recipes
 
 def test_means_are_of_all_tokens_of_text_and_candidate(loaded: Any) -> None:
     model, params = loaded("gpt2")
-    tokens, valid = jnp.asarray(recipes.tokens()), jnp.asarray(recipes.mask("right"))
+    tokens = jnp.asarray(recipes.tokens())
+    valid = jnp.asarray(recipes.mask("right"))
     keys = jax.random.split(jax.random.key(4), (len(tokens), 2))
-    limits, sampling = Limits(4, tuple(range(30))), Sampling()
+    limits = Limits(4, tuple(range(30)))
+    sampling = Sampling()
     write = jax.jit(functools.partial(candidates.write, model, limits=limits, sampling=sampling, pad=0))
-    written, prefill = write(params, tokens, valid, keys), jax.jit(model.prefill)
+    written = write(params, tokens, valid, keys)
+    prefill = jax.jit(model.prefill)
     assert len(set(np.asarray(written.valid).sum(axis=-1).ravel())) > 1, "all candidates are of one length"
     for number in range(2):
-        whole = jnp.concatenate([tokens, written.tokens[:, number]], axis=1)
+        texts = jnp.concatenate([tokens, written.tokens[:, number]], axis=1)
         counted = jnp.concatenate([valid, written.valid[:, number]], axis=1)
-        states = prefill(params, whole, counted)[0].after
-        read, wanted = states[:, : recipes.LENGTH], models.reference("gpt2", "right/states")
+        states = prefill(params, texts, counted)[0].after
+        read = states[:, : recipes.LENGTH]
+        wanted = models.reference("gpt2", "right/states")
         np.testing.assert_allclose(read[valid], wanted[valid], rtol=1e-3, atol=1e-4)
         expected = jnp.where(counted[..., None], states, 0.0).sum(axis=1) / counted.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(written.means[:, number], expected, rtol=1e-4, atol=1e-5)

@@ -21,7 +21,9 @@ from motif_jax.lm import beams, generation
 from motif_jax.lm.sampling import Limits, Sampling
 from tests.golden_ilql import Case, batch_of, cases, settings_of
 
-VOCAB, PAD, STOP = 7, 6, 5
+VOCAB = 7
+PAD = 6
+STOP = 5
 
 
 def oracle(z: np.ndarray, q: np.ndarray | None, v: float | None, how: dict[str, Any]) -> np.ndarray:
@@ -36,7 +38,8 @@ def oracle(z: np.ndarray, q: np.ndarray | None, v: float | None, how: dict[str, 
             probabilities = softmax(total)[order]
             total[order[1 + int((np.cumsum(probabilities) < p).sum()) :]] = -np.inf
     if how.get("advantages", True) and q is not None and v is not None:
-        weight, advantage = how.get("advantage_weight", 0.0), q - v
+        weight = how.get("advantage_weight", 0.0)
+        advantage = q - v
         sign = how.get("advantage_form") == "sign"
         added = np.log(np.where(advantage > 0, weight, 1 - weight)) if sign else weight * advantage
         total = total + np.minimum(added, how.get("advantage_clip", np.inf))
@@ -63,26 +66,33 @@ HOWS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("how", HOWS)
 def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
-    z, q, v = rng.normal(size=(5, VOCAB)), rng.normal(size=(5, VOCAB)), rng.normal(size=5)
+    z = rng.normal(size=(5, VOCAB))
+    q = rng.normal(size=(5, VOCAB))
+    v = rng.normal(size=5)
     outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
-    found = np.asarray(decodings.steered(outputs, Decoding(**how), PAD))
-    np.testing.assert_allclose(found, [oracle(*row, how) for row in zip(z, q, v, strict=True)], rtol=2e-5)
+    steered = np.asarray(decodings.steered(outputs, Decoding(**how), PAD))
+    np.testing.assert_allclose(steered, [oracle(*row, how) for row in zip(z, q, v, strict=True)], rtol=2e-5)
     alone = np.asarray(decodings.steered(TokenOutputs(outputs.logits), Decoding(**how), PAD))
     np.testing.assert_allclose(alone, [oracle(row, None, None, how) for row in z], rtol=2e-5)
 
 
 def test_facts_and_scores_of_candidates() -> None:
-    rng, shape = np.random.default_rng(1), (3, 4)
-    z, q, v = rng.normal(size=(*shape, VOCAB)), rng.normal(size=(*shape, VOCAB)), rng.normal(size=shape)
-    tokens, valid = rng.integers(0, PAD, shape), rng.random(shape) < 0.7
+    rng = np.random.default_rng(1)
+    shape = (3, 4)
+    z = rng.normal(size=(*shape, VOCAB))
+    q = rng.normal(size=(*shape, VOCAB))
+    v = rng.normal(size=shape)
+    tokens = rng.integers(0, PAD, shape)
+    valid = rng.random(shape) < 0.7
     how = Decoding(
         "rerank", width=2, batches=3, advantage_weight=2.0, rerank_advantage_weight=0.5,
         rerank_log_prob_weight=0.3, log_prob_weight=0.2,
     )  # fmt: skip
     outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
-    steered, said = decodings.steered(outputs, how, PAD), jnp.asarray(tokens, jnp.int32)
-    facts = decodings.token_facts(outputs, steered, said, PAD)
-    bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, said, PAD)
+    steered = decodings.steered(outputs, how, PAD)
+    text_tokens = jnp.asarray(tokens, jnp.int32)
+    facts = decodings.token_facts(outputs, steered, text_tokens, PAD)
+    bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, text_tokens, PAD)
     assert not np.asarray([bare.q, bare.v]).any()
     np.testing.assert_array_equal(bare.by_values, facts.by_policy)
     np.testing.assert_allclose(facts.v, v, rtol=1e-5)
@@ -91,36 +101,41 @@ def test_facts_and_scores_of_candidates() -> None:
     policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z), -1)
     weighted = {"advantage_weight": 2.0}
     full = log_softmax([[oracle(*x, weighted) for x in zip(*row)] for row in zip(z, q, v)], axis=-1)
-    own, drawn, chosen = (np.take_along_axis(x, tokens[..., None], -1)[..., 0] for x in (policy, full, q))
-    np.testing.assert_allclose((facts.q, facts.policy), (chosen, own), rtol=1e-5)
+    by_policy, drawn, chosen = (
+        np.take_along_axis(x, tokens[..., None], -1)[..., 0] for x in (policy, full, q)
+    )
+    np.testing.assert_allclose((facts.q, facts.policy), (chosen, by_policy), rtol=1e-5)
     np.testing.assert_allclose(facts.steered, drawn, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(facts.by_policy, policy.argmax(-1))
     np.testing.assert_array_equal(facts.by_values, q[..., :PAD].argmax(-1))
-    there = jnp.asarray(valid)
-    advantage, own, drawn = (np.sum(x * valid, axis=1) for x in (chosen - v, own, drawn))
-    values, beam = rng.normal(size=3).astype(np.float32), dataclasses.replace(how, kind="beam", batches=1)
+    is_valid = jnp.asarray(valid)
+    advantage, by_policy, drawn = (np.sum(x * valid, axis=1) for x in (chosen - v, by_policy, drawn))
+    values = rng.normal(size=3).astype(np.float32)
+    beam = dataclasses.replace(how, kind="beam", batches=1)
     best_of = math.log(6) - 5 / 6
-    facts, there, values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (facts, there, values))
-    for found, expected in (
-        (decodings.candidate_scores(facts, there, how), 0.5 * advantage + 0.3 * drawn),
-        (decodings.utterance_scores(values, facts, there, how), values[0] + 0.2 * own),
-        (decodings.divergence(facts, there, how), drawn - own + best_of),
-        (decodings.divergence(facts, there, beam), -own),
+    facts, is_valid, values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (facts, is_valid, values))
+    for scores, expected in (
+        (decodings.candidate_scores(facts, is_valid, how), 0.5 * advantage + 0.3 * drawn),
+        (decodings.utterance_scores(values, facts, is_valid, how), values[0] + 0.2 * by_policy),
+        (decodings.divergence(facts, is_valid, how), drawn - by_policy + best_of),
+        (decodings.divergence(facts, is_valid, beam), -by_policy),
     ):
-        np.testing.assert_allclose(found, expected[None], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(scores, expected[None], rtol=1e-4, atol=1e-5)
 
 
-def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> list[tuple[list[int], float]]:
+def beams_of(
+    table: np.ndarray, start: np.ndarray, width: int, max_tokens: int
+) -> list[tuple[list[int], float]]:
     """Beams over texts whose next logits depend on the last token: those that have ended stay among the K."""
-    kept: list[tuple[list[int], float]] = [([], 0.0)]
-    for _ in range(most):
-        found = []
-        for text, score in kept:
+    best_beams: list[tuple[list[int], float]] = [([], 0.0)]
+    for _ in range(max_tokens):
+        longer_beams = []
+        for text, score in best_beams:
             logs = log_softmax(table[text[-1]] if text else start)
             longer = [([*text, token], score + logs[token]) for token in range(PAD)]
-            found += [(text, score)] if STOP in text else longer
-        kept = sorted(found, key=lambda each: -each[1])[:width]
-    return kept
+            longer_beams += [(text, score)] if STOP in text else longer
+        best_beams = sorted(longer_beams, key=lambda beam: -beam[1])[:width]
+    return best_beams
 
 
 def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
@@ -132,37 +147,40 @@ def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
 
     logits = table[jnp.array([[0, 1], [2, 3]])]
     ended = jnp.array([[False, True], [False, False]])
-    greedy, most = Decoding("greedy").draws, Limits(4, (STOP, 9))
+    greedy = Decoding("greedy").draws
+    limits = Limits(4, (STOP, 9))
     write = jax.jit(functools.partial(generation.write, step), static_argnums=(3, 4, 5))
-    found = write(jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), most, greedy, PAD, ended)
-    assert found.tokens.tolist() == [[[1, 2, 3, 4], [PAD] * 4], [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]]]
+    texts = write(jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), limits, greedy, PAD, ended)
+    assert texts.tokens.tolist() == [[[1, 2, 3, 4], [PAD] * 4], [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]]]
     lengths = [[4, 0], [3, 2]]
-    assert found.valid.sum(axis=-1).tolist() == found.carry.tolist() == lengths
-    assert found.ended.tolist() == [[False, True], [True, True]]
+    assert texts.valid.sum(axis=-1).tolist() == texts.carry.tolist() == lengths
+    assert texts.ended.tolist() == [[False, True], [True, True]]
     likely = 3 - math.log(math.exp(3) + VOCAB - 1)
-    np.testing.assert_allclose(found.log_probs.sum(axis=-1), likely * np.array(lengths), rtol=1e-5)
-    np.testing.assert_array_equal(found.logits[0, 0], table[4])
+    np.testing.assert_allclose(texts.log_probs.sum(axis=-1), likely * np.array(lengths), rtol=1e-5)
+    np.testing.assert_array_equal(texts.logits[0, 0], table[4])
 
 
 def test_draws_depend_on_a_texts_key_and_place_alone() -> None:
-    def write(keys: jax.Array, most: int, before: int) -> np.ndarray:
+    def write(keys: jax.Array, max_tokens: int, before: int) -> np.ndarray:
         logits = jnp.zeros((1, len(keys), VOCAB))
         step = lambda carry, tokens, valid: (logits, carry)  # noqa: E731
-        how = (Limits(most, ()), Sampling(), jnp.int32(PAD))
+        how = (Limits(max_tokens, ()), Sampling(), jnp.int32(PAD))
         return np.asarray(generation.write(step, (), logits, keys[None], *how, before=before).tokens[0])
 
     keys = jax.random.split(jax.random.key(1), 3)
-    whole = write(keys, 8, 0)
-    np.testing.assert_array_equal(write(keys[1:2], 8, 0), whole[1:2])
-    np.testing.assert_array_equal(write(keys, 5, 3), whole[:, 3:])
-    assert len({tuple(row) for row in whole.tolist()}) == 3
+    all_texts = write(keys, 8, 0)
+    np.testing.assert_array_equal(write(keys[1:2], 8, 0), all_texts[1:2])
+    np.testing.assert_array_equal(write(keys, 5, 3), all_texts[:, 3:])
+    assert len({tuple(row) for row in all_texts.tolist()}) == 3
     expected = [jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)) for key in keys]
-    np.testing.assert_array_equal(whole[:, 2], expected)
+    np.testing.assert_array_equal(all_texts[:, 2], expected)
 
 
 def test_beams_are_those_of_a_plain_search() -> None:
-    rng, width = np.random.default_rng(2), 3
-    table, start = rng.normal(size=(VOCAB, VOCAB)) * 2, rng.normal(size=(2, VOCAB))
+    rng = np.random.default_rng(2)
+    width = 3
+    table = rng.normal(size=(VOCAB, VOCAB)) * 2
+    start = rng.normal(size=(2, VOCAB))
     table[:, PAD] = start[:, PAD] = -np.inf
     table[:, STOP] += 1.5
 
@@ -172,12 +190,12 @@ def test_beams_are_those_of_a_plain_search() -> None:
 
     logits = jnp.broadcast_to(jnp.asarray(start)[:, None], (2, width, VOCAB))
     reorder = functools.partial(jnp.take_along_axis, axis=1)
-    found = beams.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
+    searched = beams.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
     for row, k in np.ndindex(2, width):
         text, score = beams_of(table, start[row], width, 4)[k]
-        assert np.asarray(found.tokens[row, k])[np.asarray(found.valid[row, k])].tolist() == text
-        np.testing.assert_allclose(found.scores[row, k], score, rtol=1e-5)
-        assert found.carry[row, k] == sum(text)
+        assert np.asarray(searched.tokens[row, k])[np.asarray(searched.valid[row, k])].tolist() == text
+        np.testing.assert_allclose(searched.scores[row, k], score, rtol=1e-5)
+        assert searched.carry[row, k] == sum(text)
 
 
 # The decodings of the golden scores.
@@ -194,8 +212,10 @@ SCORED = [case for case in cases() if "score/w1" in case.arrays]
 @pytest.mark.parametrize("name", PUBLISHED_SCORES)
 def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None:
     """Those are log-probabilities, ours are logits: equal up to a number for each state. Published, padding may be said."""
-    batch, arrays = batch_of(case, Quirks()), case.arrays
-    places, live = arrays["batch/action_idxs"], np.asarray(batch.live)
+    batch = batch_of(case, Quirks())
+    arrays = case.arrays
+    places = arrays["batch/action_idxs"]
+    live = np.asarray(batch.live)
     targets = [arrays[f"in/tq{n}"] for n in (("1", "2") if case.config["double_q"] else ("1",))]
     q = target_of(targets, settings_of(case))
     z = np.take_along_axis(arrays["in/logits"], places[..., None], axis=1)
@@ -206,8 +226,9 @@ def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None
     if name == "logits_temp":  # where padding is not among the five
         live = live & ~np.isfinite(theirs[..., pad])
         assert live.sum() > 10
-    ours, theirs = ours[live], np.delete(theirs, pad, axis=-1)[live]
-    said = theirs > -1e6
-    np.testing.assert_array_equal(ours > -1e6, said)
+    ours = ours[live]
+    theirs = np.delete(theirs, pad, axis=-1)[live]
+    is_allowed = theirs > -1e6
+    np.testing.assert_array_equal(ours > -1e6, is_allowed)
     ours, theirs = (x - x.max(axis=-1, keepdims=True) for x in (ours, theirs))
-    np.testing.assert_allclose(ours[said], theirs[said], atol=2e-4)
+    np.testing.assert_allclose(ours[is_allowed], theirs[is_allowed], atol=2e-4)

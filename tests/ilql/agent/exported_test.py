@@ -11,10 +11,8 @@ from motif_jax.ilql.agent import exported
 from motif_jax.lm import folder
 
 MARKS = {"state_start": "<s>", "action_start": "<a>", "state_end": "</s>", "action_end": "</a>"}
-USER, ASSISTANT = (
-    {"role": "user", "content": "hello {{ you }}"},
-    {"role": "assistant", "content": " what's 'up'? "},
-)
+USER = {"role": "user", "content": "hello {{ you }}"}
+ASSISTANT = {"role": "assistant", "content": " what's 'up'? "}
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,15 @@ from tests.lm import recipes
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 # Without layers: states are what is left of the embeddings of tokens and places.
 MODEL = LanguageModel(dataclasses.replace(config.parse(recipes.CONFIGS["gpt2"]), layers=0))
-TOKENS, VALID = recipes.tokens()[:, :5], recipes.mask("right")[:, 5:]
+TOKENS = recipes.tokens()[:, :5]
+VALID = recipes.mask("right")[:, 5:]
 RETURNS = jnp.array([0.5, -2.0, 1.0])
 
 
 def agent_of(**design: Any) -> tuple[TextAgentNetwork, Any]:
     """An agent, and its fresh parameters moved so that parts of one beginning are told apart."""
-    agent, draws = TextAgentNetwork(MODEL, Design(**design)), np.random.default_rng(1)
+    agent = TextAgentNetwork(MODEL, Design(**design))
+    draws = np.random.default_rng(1)
     fresh = agent.init(jax.random.key(1))
     return agent, jax.tree.map(lambda leaf: leaf + draws.normal(0, 0.3, leaf.shape), fresh)
 
@@ -71,7 +73,7 @@ def test_qs_are_of_every_token_or_of_one_utterance(q: str, outputs: int) -> None
     agent, params = agent_of(q=q)
     readout = agent.look(params, TOKENS, VALID)
     shape = (*TOKENS.shape, outputs) if outputs > 1 else TOKENS.shape
-    assert {each.shape for each in readout.qs} == {shape}
+    assert {q.shape for q in readout.qs} == {shape}
     assert readout.values is not None
     assert readout.values.shape == TOKENS.shape
     assert readout.logits.shape == (*TOKENS.shape, recipes.VOCAB)
@@ -104,10 +106,10 @@ def test_a_mean_q_reads_the_mean_of_the_states_so_far() -> None:
     states, _ = MODEL.prefill(params["trunks"]["values"], TOKENS, VALID)
     row = int(np.argmax(np.asarray(VALID).sum(axis=1)))
     readout = agent.look(params, TOKENS, VALID)
-    for place in range(int(VALID[row].sum())):
-        mean = states.after[row, : place + 1].mean(axis=0)
+    for position in range(int(VALID[row].sum())):
+        mean = states.after[row, : position + 1].mean(axis=0)
         expected = agent.heads.apply(params["heads"], "q1", type(states)(mean, mean))
-        np.testing.assert_allclose(readout.qs[0][row, place], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(readout.qs[0][row, position], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_return_stands_before_the_tokens_as_an_embedding() -> None:

@@ -58,14 +58,14 @@ def at_the_end(decoder: AgentDecoder, params: Any, text: list[int], target_retur
 
 
 def expected(decoder: AgentDecoder, params: Any, text: list[int], how: Decoding) -> list[int]:
-    said: list[int] = []
-    while len(said) < how.max_tokens and MARKS.action_end not in said:
-        end = at_the_end(decoder, params, [*text, *said], how.target_return)
+    action: list[int] = []
+    while len(action) < how.max_tokens and MARKS.action_end not in action:
+        end = at_the_end(decoder, params, [*text, *action], how.target_return)
         tokenwise = decoder.network.design.q == "token"
         values = (end.target_q, end.values) if tokenwise else (None, None)
         outputs = decodings.TokenOutputs(end.logits, *values)
-        said.append(int(decodings.steered(outputs, how, MARKS.pad).argmax()))
-    return said
+        action.append(int(decodings.steered(outputs, how, MARKS.pad).argmax()))
+    return action
 
 
 def keys(seed: int, rows: int = 3) -> jax.Array:
@@ -94,10 +94,10 @@ def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -
             texts[0] = [*texts[0][:3], 9, *texts[0][3:]]  # what was said is taken back, and said otherwise
         rows = np.array([True, number != 1, True])
         session.read(texts)
-        found = session.write(keys(number), rows)
-        for place, text in enumerate(texts):
-            action = found.tokens[place][found.valid[place]].tolist()
-            assert action == (expected(decoder, params, text, how) if rows[place] else [])
+        written = session.write(keys(number), rows)
+        for row, text in enumerate(texts):
+            action = written.tokens[row][written.valid[row]].tolist()
+            assert action == (expected(decoder, params, text, how) if rows[row] else [])
         texts = [list(text) for text in session.texts]
         if number == 1:
             session.pick([2, 0, 1])
@@ -108,15 +108,17 @@ def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -
 def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
     decoder, params = made(Design())
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
-    said, scores = {}, {}
+    actions = {}
+    scores = {}
     for name, kind, width in [("greedy", "greedy", 1), ("one", "beam", 1), ("many", "beam", 4)]:
         session = TextSession(decoder, params, 3, Decoding(kind, 4, width, advantage_weight=1.0), MARKS)
         session.read(texts)
-        found = session.write(keys(0), np.array([True, False, True]))
-        said[name], scores[name] = found.tokens * found.valid, (found.facts.steered * found.valid).sum(1)
-        assert not found.valid[1].any()
+        written = session.write(keys(0), np.array([True, False, True]))
+        actions[name] = written.tokens * written.valid
+        scores[name] = (written.facts.steered * written.valid).sum(1)
+        assert not written.valid[1].any()
         assert session.texts[1] == texts[1]
-    np.testing.assert_array_equal(said["greedy"], said["one"])
+    np.testing.assert_array_equal(actions["greedy"], actions["one"])
     assert (scores["many"] >= scores["greedy"] - 1e-5).all()
 
 
@@ -128,7 +130,7 @@ def test_the_best_of_many_samples_continues_with_its_text(design: Design) -> Non
     how = Decoding("rerank", 3, width=4, batches=2, advantage_weight=0.5, log_prob_weight=0.1)
     session = TextSession(decoder, params, 3, how, MARKS)
     session.read(texts)
-    found = session.write(keys(5), np.ones(3, bool))
+    written = session.write(keys(5), np.ones(3, bool))
 
     def score(text: list[int], action: list[int]) -> float:
         if design.q != "token":
@@ -144,12 +146,14 @@ def test_the_best_of_many_samples_continues_with_its_text(design: Design) -> Non
     # The candidates are what single samples with the same keys say.
     alone = TextSession(decoder, params, 3 * 8, Decoding("sample", 3, advantage_weight=0.5), MARKS)
     alone.read([text for text in texts for _ in range(8)])
-    each = jax.vmap(lambda k: jax.vmap(lambda b: jax.random.split(b, 4))(jax.random.split(k, 2)))(keys(5))
-    single = alone.write(each.reshape(-1), np.ones(24, bool))
+    sample_keys = jax.vmap(lambda k: jax.vmap(lambda b: jax.random.split(b, 4))(jax.random.split(k, 2)))(
+        keys(5)
+    )
+    single = alone.write(sample_keys.reshape(-1), np.ones(24, bool))
     for row, text in enumerate(texts):
         options = [single.tokens[i][single.valid[i]].tolist() for i in range(8 * row, 8 * row + 8)]
         best = max(options, key=lambda action: score(text, action))
-        action = found.tokens[row][found.valid[row]].tolist()
+        action = written.tokens[row][written.valid[row]].tolist()
         assert action in options
         np.testing.assert_allclose(score(text, action), score(text, best), rtol=1e-4)
     # The chosen one's keys are the text's now.
@@ -163,9 +167,10 @@ def test_the_best_of_many_samples_continues_with_its_text(design: Design) -> Non
 
 @pytest.mark.slow
 def test_a_text_longer_than_the_model_loses_its_beginning() -> None:
-    (decoder, params), how = made(Design()), Decoding("greedy", max_tokens=4, advantage_weight=2.0)
+    decoder, params = made(Design())
+    how = Decoding("greedy", max_tokens=4, advantage_weight=2.0)
     session = TextSession(decoder, params, 1, how, MARKS)
     text = np.random.default_rng(0).integers(0, 10, 60).tolist()
     session.read([text])
-    found = session.write(keys(0, 1), np.ones(1, bool))
-    assert found.tokens[0][found.valid[0]].tolist() == expected(decoder, params, text[-36:], how)
+    written = session.write(keys(0, 1), np.ones(1, bool))
+    assert written.tokens[0][written.valid[0]].tolist() == expected(decoder, params, text[-36:], how)

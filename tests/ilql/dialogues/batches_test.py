@@ -58,9 +58,9 @@ def test_every_chosen_dialogue_comes_once_a_pass(dialogues: TokensDataset, max_l
 
 @pytest.mark.parametrize("by_utterance", [False, True])
 def test_all_chosen_dialogues_are_measured(dialogues: TokensDataset, by_utterance: bool) -> None:
-    whole = batches_of(dialogues, ItemLayout(PAD, by_utterance)).all_batches(99)
+    all_batches = batches_of(dialogues, ItemLayout(PAD, by_utterance)).all_batches(99)
 
-    rows = [row for batch in whole for row in rows_of(batch)]
+    rows = [row for batch in all_batches for row in rows_of(batch)]
     assert sorted(rows) == sorted(tuple(dialogues.item(number).tolist()) for number in CHOSEN)
 
 

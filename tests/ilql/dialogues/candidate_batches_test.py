@@ -19,7 +19,9 @@ from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from tests.golden_ilql import item_of
 from tests.ilql.methods.text_objective_test import TEXTS, batch_of, objective_of
 
-WIDTH, COUNT, MAX_TOKENS = 8, 3, 5
+WIDTH = 8
+COUNT = 3
+MAX_TOKENS = 5
 MARKS = WordleTokenizer.delimiters
 # Beginnings of dialogues, as tokens.
 BEGINNINGS = [np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text in TEXTS for length in (1, 4)]

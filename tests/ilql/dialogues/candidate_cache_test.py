@@ -10,7 +10,8 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues.candidate_cache import CachedCandidates, CandidateCache
 
-COUNT, WIDTH = 2, 4
+COUNT = 2
+WIDTH = 4
 FILE = "candidates.bin"
 
 

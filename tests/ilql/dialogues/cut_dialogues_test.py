@@ -56,9 +56,9 @@ def test_line_names_the_models_positions_without_a_limit_of_ones_own(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     cut_dialogues.say(TextConfig(), plan(), CutDialogues(3, unused=0, shortened=2, silent=1), "training data")
-    said = capfd.readouterr().err
-    assert "2 of 3 dialogues are cut and lose later actions: the model's 16 positions" in said
-    assert "1 of 3 dialogues have no action and teach nothing" in said
+    lines = capfd.readouterr().err
+    assert "2 of 3 dialogues are cut and lose later actions: the model's 16 positions" in lines
+    assert "1 of 3 dialogues have no action and teach nothing" in lines
 
 
 def test_whole_dialogues_give_no_line(capfd: pytest.CaptureFixture[str]) -> None:

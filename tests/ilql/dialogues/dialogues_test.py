@@ -22,14 +22,14 @@ DIALOGUES = [
 
 def test_columns_there_and_back():
     columns = Dialogues.of(DIALOGUES)
-    assert list(columns) == [columns[place - 3] for place in range(3)] == DIALOGUES
+    assert list(columns) == [columns[index - 3] for index in range(3)] == DIALOGUES
     assert list(columns[::2]) == DIALOGUES[::2]
     assert columns.returns().tolist() == [-1.5, 0.0, 2.0]
     assert columns.turns().tolist() == [1, 0, 2]
     assert list(Dialogues.joined([columns, columns])) == DIALOGUES * 2
-    for place in (3, -4):
-        with pytest.raises(IndexError, match=f"^{place}$"):
-            columns[place]
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"^{index}$"):
+            columns[index]
 
 
 def test_parquet_there_and_back(tmp_path):
@@ -143,11 +143,11 @@ PLAYED = (
     Dialogue(("dc", "b", "abd"), (2.5, None, -1.5), False),
     Dialogue(("a",), (None,), True),
 )
-MADE = [items.tokenise(each, Letters(), PAID) for each in PLAYED]
+ITEMS = [items.tokenise(dialogue, Letters(), PAID) for dialogue in PLAYED]
 
 
 def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
-    first, second, silent = ([array.tolist() for array in each] for each in MADE)
+    first, second, silent = ([array.tolist() for array in item] for item in ITEMS)
     assert first[:4] == [[27, 0, 1, 29, 2, 30, 30, 3, 29, 31], [3, 4, 5, 9], [3, 4, 5], [1.0, -0.5, 3.5]]
     assert first[4:] == [[0, 0, 0, 1], [3, 5, 9], [5, 6], [0.5, 3.5], [0, 0, 1]]
     assert second[:3] == [[28, 3, 2, 30, 1, 29, 0, 1, 3, 30], [0, 1, 2, 5, 6, 7, 8, 9], [0, 1, 2, 5, 6, 7, 8]]
@@ -162,19 +162,20 @@ def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
     for number, (order, longest) in enumerate((([2], 0), ([2, 0], 2), ([1, 2, 0], 4), ([0, 1], 4))):
         columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
         with TokensWriter(tmp_path / str(number), 32, "letters", *columns) as writer:
-            for place in order:
-                token_columns.add(writer, MADE[place], place + 0.5)
+            for item_number in order:
+                token_columns.add(writer, ITEMS[item_number], item_number + 0.5)
             writer.commit()
-        found = TokensDataset(tmp_path / str(number))
-        assert token_columns.longest_action(found) == longest
-        assert found.item_columns["return"].tolist() == [place + 0.5 for place in order]
-        for index, place in enumerate(order):
-            for array, wanted in zip(token_columns.item_of(found, index), MADE[place], strict=True):
+        dataset = TokensDataset(tmp_path / str(number))
+        assert token_columns.longest_action(dataset) == longest
+        assert dataset.item_columns["return"].tolist() == [item_number + 0.5 for item_number in order]
+        for index, item_number in enumerate(order):
+            for array, wanted in zip(token_columns.item_of(dataset, index), ITEMS[item_number], strict=True):
                 np.testing.assert_array_equal(array, wanted, strict=True)
 
 
 def test_token_rewards_of_a_file(tmp_path):
-    path, tokens = tmp_path / "t.json", np.array([3, 7, 1])
+    path = tmp_path / "t.json"
+    tokens = np.array([3, 7, 1])
     path.write_text('{"3": 0.25, "7": -1}')
     assert token_rewards.from_file(path, scale=2.0, shift=0.5)(tokens).tolist() == [1.0, -1.5, 0.5]
     assert token_rewards.from_file(path)(tokens).tolist() == [0.25, -1.0, 0.0]

@@ -93,13 +93,13 @@ def test_rows_are_padded_to_a_size_that_few_programs_have() -> None:
 
 
 def test_tokens_behind_the_longest_length_are_cut_off() -> None:
-    whole = batch_of(None)
+    uncut = batch_of(None)
     cut = batch_of(9)
 
-    np.testing.assert_array_equal(cut.dialogues.tokens, whole.dialogues.tokens[:, :9])
+    np.testing.assert_array_equal(cut.dialogues.tokens, uncut.dialogues.tokens[:, :9])
     # "abc</s>" comes first; then two tokens of the first action fit, and of the second dialogue eight.
     assert cut.dialogues.live.sum(1).tolist() == [2, 8, 2]
-    np.testing.assert_array_equal(cut.log_probs[1], whole.log_probs[1, :8])
+    np.testing.assert_array_equal(cut.log_probs[1], uncut.log_probs[1, :8])
 
 
 def test_an_action_whose_end_is_cut_off_counts() -> None:

@@ -19,7 +19,8 @@ from tests.ilql.methods.text_objective_test import GAMMA, TEXTS, batch_of, objec
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-WIDTH, COUNT = 8, 3
+WIDTH = 8
+COUNT = 3
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,8 @@ NAMES = dict(zip(LOSSES, ("v", "q", "conservative", "margin", "policy"), strict=
 def estimates_of(case, arrays, batch, settings):
     """What the published model makes of what its heads say, by the functions that are tested."""
     names = ("1", "2") if case.config["double_q"] else ("1",)
-    qs, targets = [arrays[f"q{n}"] for n in names], [arrays[f"tq{n}"] for n in names]
+    qs = [arrays[f"q{n}"] for n in names]
+    targets = [arrays[f"tq{n}"] for n in names]
     target = implicit_q.target_of(targets, settings)
     next_values = arrays["v"][:, 1:]
     if case.utterance:
@@ -42,10 +43,11 @@ def estimates_of(case, arrays, batch, settings):
 
 
 def terms_of(case, arrays):
-    batch, settings = batch_of(case), settings_of(case)
+    batch = batch_of(case)
+    settings = settings_of(case)
     sums = implicit_q.losses(batch, estimates_of(case, arrays, batch, settings), settings)
     actions, policy = (jnp.maximum(count, 1.0) for count in implicit_q.counts(batch, settings))
-    return implicit_q.LossSums(*(each / actions for each in sums[:-1]), sums.policy / policy)
+    return implicit_q.LossSums(*(total / actions for total in sums[:-1]), sums.policy / policy)
 
 
 by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -53,7 +55,8 @@ by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 @by_case
 def test_batches_are_the_published_ones(case: Case) -> None:
-    batch, golden = batch_of(case), case.group("batch")
+    batch = batch_of(case)
+    golden = case.group("batch")
     np.testing.assert_array_equal(batch.tokens, golden["tokens"])
     np.testing.assert_array_equal(batch.valid, golden["attn_mask"] > 0)
     np.testing.assert_array_equal(batch.action_tokens, golden["action_idxs"])
@@ -89,7 +92,8 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
     arrays = inputs(case)
 
     def computed(arrays):
-        batch, settings = batch_of(case), settings_of(case)
+        batch = batch_of(case)
+        settings = settings_of(case)
         estimates = estimates_of(case, arrays, batch, settings)
         weights = implicit_q.token_weights(batch, estimates.advantages, settings)
         return terms_of(case, arrays), (weights, estimates.target_q)
@@ -100,16 +104,16 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
     if "out/selected_target_q" in case.arrays:
         np.testing.assert_allclose(target_q[live], case.arrays["out/selected_target_q"][live], rtol=1e-6)
     if "total" in case.loss:
-        whole = terms.v + terms.q + terms.policy + 1e-4 * terms.conservative
-        np.testing.assert_allclose(whole, case.loss["total"], rtol=1e-5)
+        total = terms.v + terms.q + terms.policy + 1e-4 * terms.conservative
+        np.testing.assert_allclose(total, case.loss["total"], rtol=1e-5)
     for name, ours in NAMES.items():
         if name not in case.loss:
             continue
         np.testing.assert_allclose(getattr(terms, ours), case.loss[name], rtol=1e-5, err_msg=name)
         one = jax.tree.map(jnp.zeros_like, terms)._replace(**{ours: jnp.ones(())})
-        for key, found in back(one)[0].items():
-            wanted = case.arrays.get(f"grad/{name}/{key}", np.zeros(found.shape)).reshape(found.shape)
-            assert np.linalg.norm(found - wanted) <= 1e-4 * np.linalg.norm(wanted), (name, key)
+        for key, gradient in back(one)[0].items():
+            wanted = case.arrays.get(f"grad/{name}/{key}", np.zeros(gradient.shape)).reshape(gradient.shape)
+            assert np.linalg.norm(gradient - wanted) <= 1e-4 * np.linalg.norm(wanted), (name, key)
 
 
 def test_returns_to_go_are_the_published_ones() -> None:
@@ -121,7 +125,8 @@ def test_returns_to_go_are_the_published_ones() -> None:
 @by_case
 def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
     """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
-    golden, quirks = batch_of(case), golden_ilql.PUBLISHED
+    golden = batch_of(case)
+    quirks = golden_ilql.PUBLISHED
     items = golden_ilql.items_of(case, quirks)
     other = [golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)] * len(items)
     plan = ItemLayout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)

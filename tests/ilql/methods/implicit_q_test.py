@@ -232,7 +232,8 @@ by_settings = pytest.mark.parametrize(
 
 @by_settings
 def test_losses_are_those_of_plain_loops(settings: ImplicitQSettings, huber: bool) -> None:
-    batch, outputs = by_hand_batch(), drawn_outputs()
+    batch = by_hand_batch()
+    outputs = drawn_outputs()
     estimates = estimates_by_hand(batch, outputs, settings, huber)
     sums = implicit_q.losses(batch, estimates, settings, huber)._asdict()
     for name, value in loops(batch, outputs, settings, huber).items():
@@ -250,7 +251,8 @@ def test_means_are_over_live_actions_and_the_policys_tokens(settings: ImplicitQS
 
 def test_spreads_cover_the_actions_that_count() -> None:
     """A spread is a sum, a count, the least and the greatest number."""
-    batch, outputs = by_hand_batch(), drawn_outputs()
+    batch = by_hand_batch()
+    outputs = drawn_outputs()
     spreads = implicit_q.spreads(batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED)
     assert set(spreads) == {"q", "v", "target_q", "advantage", "policy_weight", "entropy"}
     values = outputs.values[:, :-1][batch.live]

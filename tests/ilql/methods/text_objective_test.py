@@ -25,11 +25,14 @@ from tests.golden_ilql import item_of
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
-GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
+GAMMA = 0.9
+TAU = 0.7
+VOCABULARY = WordleTokenizer.size
 
 
 def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
-    rule, marks = RULES[method], WordleTokenizer.delimiters
+    rule = RULES[method]
+    marks = WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
     config = init_model.make("gpt2", init_model.Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
     design = changes.pop("design", text_agent.Design(rule.q, prefix=rule.prefix))
@@ -241,7 +244,8 @@ def test_low_rank_additions_equal_their_merged_weights() -> None:
     additions = jax.tree.map(draw, lora.init(jax.random.key(2), trunk, spec))
     assert "head" in additions
     part = Part(batch, implicit_q.Counts(*implicit_q.counts(batch, plain.settings)))
-    objective, frozen = dataclasses.replace(plain, spec=spec), {"trunks": {"policy": trunk}}
+    objective = dataclasses.replace(plain, spec=spec)
+    frozen = {"trunks": {"policy": trunk}}
     added = objective.terms({"additions": {"policy": additions}}, frozen, part, None)
 
     of_merged = plain.terms({"trunks": {"policy": lora.merged(trunk, additions, spec)}}, {}, part, None)
@@ -252,7 +256,8 @@ def test_low_rank_additions_equal_their_merged_weights() -> None:
 
 @pytest.mark.slow
 def test_an_utterance_is_valued_at_its_last_token() -> None:
-    objective, batch = objective_of("ilql_utterance"), batch_of(by_utterance=True)
+    objective = objective_of("ilql_utterance")
+    batch = batch_of(by_utterance=True)
     learned, frozen, part = parameters(objective, batch)
     readout = objective.agent.look(agent_params(learned, frozen), batch.tokens, batch.valid)
 
@@ -273,12 +278,12 @@ ALL_TERMS = {"q": 0.7, "v": 0.6, "policy": 0.9, "conservative": 0.1, "margin": 0
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["ilql", "g"])
 def test_chunks_of_positions_do_not_change_the_loss(method: str) -> None:
-    whole = objective_of(method, settings={"beta": 1.5}, weights=ALL_TERMS)
-    learned, frozen, part = parameters(whole, batch_of())
-    in_chunks = dataclasses.replace(whole, chunk=5)
+    at_once = objective_of(method, settings={"beta": 1.5}, weights=ALL_TERMS)
+    learned, frozen, part = parameters(at_once, batch_of())
+    in_chunks = dataclasses.replace(at_once, chunk=5)
 
     measured, expected = (
-        jax.jit(objective.measured)(learned, frozen, part, None) for objective in (in_chunks, whole)
+        jax.jit(objective.measured)(learned, frozen, part, None) for objective in (in_chunks, at_once)
     )
 
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), measured, expected)

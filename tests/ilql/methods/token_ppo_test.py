@@ -19,14 +19,15 @@ def test_advantages_run_over_tokens_and_end_with_the_dialogue() -> None:
     )
     rewards = jnp.array([[0.5, 1.0, 9.0], [-1.0, 9.0, 9.0], [0.0, 0.0, 1.0]])
     values = jnp.array([[0.2, 0.4, 7.0, 7.0], [0.3, 2.0, 7.0, 7.0], [0.1, 0.2, 0.3, 5.0]])
-    gamma, trace = 0.9, 0.5
+    gamma = 0.9
+    trace = 0.5
     last = 1.0 - 0.4
     first = 0.5 + gamma * 0.4 - 0.2 + gamma * trace * last
     other = -1.0 + gamma * 2.0 - 0.3
-    whole = [1.0 + gamma * 5.0 - 0.3]  # backwards from the last token, behind which the value is 5
+    last_row = [1.0 + gamma * 5.0 - 0.3]  # backwards from the last token, behind which the value is 5
     for value, following in ((0.2, 0.3), (0.1, 0.2)):
-        whole.insert(0, gamma * following - value + gamma * trace * whole[0])
-    found = token_ppo.targets(batch, rewards, values, gamma, trace)
-    expected = np.array([[first, last, 0], [other, 0, 0], whole])
-    np.testing.assert_allclose(found.advantage, expected, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found.value[live], (expected + np.asarray(values[:, :-1]))[live], rtol=1e-6)
+        last_row.insert(0, gamma * following - value + gamma * trace * last_row[0])
+    targets = token_ppo.targets(batch, rewards, values, gamma, trace)
+    expected = np.array([[first, last, 0], [other, 0, 0], last_row])
+    np.testing.assert_allclose(targets.advantage, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(targets.value[live], (expected + np.asarray(values[:, :-1]))[live], rtol=1e-6)

@@ -30,7 +30,8 @@ def replay(seed, actions, **options):
     def texts():
         return {name: decoded(out[name]) for name in ("prompt", "text", "mission") if name in out}
 
-    observations, end = [texts()], RUNNING
+    observations = [texts()]
+    end = RUNNING
     for action in actions:
         _, end = environment.step(ACTIONS.index(action), out)
         observations.append(texts())
@@ -112,7 +113,9 @@ def test_steps_are_read_as_a_corpus_of_prompts_and_texts(steps, tmp_path):
 @pytest.fixture
 def observation():
     """After four random actions."""
-    environment, policy, rng = task().environment(), task().policy("random"), seeds.rng(2)
+    environment = task().environment()
+    policy = task().policy("random")
+    rng = seeds.rng(2)
     observation = environment.reset(rng)
     for _ in range(4):
         observation = environment.step(policy.act(observation, rng)).observation

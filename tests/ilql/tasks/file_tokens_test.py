@@ -19,7 +19,8 @@ def folder(tmp_path_factory):
 
 
 def test_added_tokens_come_last_in_the_published_order(folder):
-    plain, tokenizer = FileTokenizer("k", str(folder)), FileTokenizer("k", str(folder), WORDS)
+    plain = FileTokenizer("k", str(folder))
+    tokenizer = FileTokenizer("k", str(folder), WORDS)
     assert tokenizer.size == plain.size + 1
     texts = [tokenizer.decode([number]) for number in range(tokenizer.size - 7, tokenizer.size)]
     assert texts == ["</a>", "<a>", "<stop>", "</eod>", "<s>", "</s>", "<|pad|>"]

@@ -27,7 +27,9 @@ def prompts_of(*observations: str, window: int = 1) -> list[str]:
     return prompts
 
 
-AHEAD, FAR, LEFT = "blue key 1 step forward", "blue key 2 steps forward", "blue key 1 step left"
+AHEAD = "blue key 1 step forward"
+FAR = "blue key 2 steps forward"
+LEFT = "blue key 1 step left"
 
 
 @pytest.mark.parametrize("window", [1, 3])

@@ -51,12 +51,12 @@ def test_an_option_outside_its_range_is_refused(task, option, value):
 
 def test_a_game_is_identified_without_an_agent_s_files(tmp_path):
     def drawn(run, **options):
-        made = {"scores": tmp_path / run / "scores.json", "tokenizer": tmp_path / run / "tokenizer.json"}
-        for path in made.values():
+        files = {"scores": tmp_path / run / "scores.json", "tokenizer": tmp_path / run / "tokenizer.json"}
+        for path in files.values():
             path.parent.mkdir(exist_ok=True)
             path.write_text("{}" if path.name == "scores.json" else run)
-        given = {key: str(path) for key, path in made.items()} | options
-        return registry.drawn_from(registry.make("reddit", given))
+        values = {key: str(path) for key, path in files.items()} | options
+        return registry.drawn_from(registry.make("reddit", values))
 
     first = drawn("a")
     assert drawn("b", server="http://127.0.0.1:1", store="c", vocab_size=300) == first

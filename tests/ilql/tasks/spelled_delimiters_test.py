@@ -30,7 +30,7 @@ def unigram(byte_fallback: bool = False) -> Tokenizer:
 
 def with_plain_marks(normalized: bool) -> Tokenizer:
     """Byte pairs whose delimiters are added tokens that are not special."""
-    alphabet = {letter: place for place, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     backend = Tokenizer(BPE(alphabet, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -42,7 +42,7 @@ def with_merged_marks() -> Tokenizer:
     """Byte pairs that merge to delimiters."""
     pieces = [*LETTERS, "</", "</s", "</s>", "<s", "<s>"]
     merges = [("<", "/"), ("</", "s"), ("</s", ">"), ("<", "s"), ("<s", ">")]
-    backend = Tokenizer(BPE({piece: place for place, piece in enumerate(pieces)}, merges))
+    backend = Tokenizer(BPE({piece: number for number, piece in enumerate(pieces)}, merges))
     backend.normalizer = normalizers.Replace(" ", "▁")
     backend.decoder = decoders.Replace("▁", " ")
     return backend
@@ -50,7 +50,7 @@ def with_merged_marks() -> Tokenizer:
 
 def whole_words(kind: Callable[..., object]) -> Tokenizer:
     words = ["[UNK]", "<s>", "</s>", "<a>", "close", "the", "tag", "by", "or", "here"]
-    backend = Tokenizer(kind({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    backend = Tokenizer(kind({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return backend
 

@@ -40,7 +40,10 @@ OUTSIDE = {
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
 }
-CONTROL, USER_DEFINED, NORMAL, BYTE = 3, 4, 1, 6
+CONTROL = 3
+USER_DEFINED = 4
+NORMAL = 1
+BYTE = 6
 
 
 def stored_name(architecture: str, name: str) -> str:

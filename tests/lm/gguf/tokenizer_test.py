@@ -71,8 +71,8 @@ def test_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
 
     rebuilt = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", "gpt-2"))
 
-    assert [each.ids for each in rebuilt.encode_batch(TEXTS)] == [
-        each.ids for each in original.encode_batch(TEXTS)
+    assert [encoding.ids for encoding in rebuilt.encode_batch(TEXTS)] == [
+        encoding.ids for encoding in original.encode_batch(TEXTS)
     ]
     assert rebuilt.get_vocab() == original.get_vocab()
 

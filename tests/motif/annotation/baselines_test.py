@@ -56,8 +56,8 @@ def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need
     array = np.load(folder / file).astype(np.float32)
     array.reshape(4, -1)[2, -1] = np.nan
     np.save(folder / file, array)
-    said = rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
-    with pytest.raises(UserError, match=said):
+    message = rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
+    with pytest.raises(UserError, match=message):
         check_annotator(config_of(name, folder))
     (folder / file).unlink()
     with pytest.raises(UserError, match=rf"config.annotator={name} needs {need}: .*{file} is missing"):

@@ -40,8 +40,8 @@ def test_opposite_answers_are_a_tie() -> None:
 
 
 def test_of_one_unknown_answer_the_other_counts() -> None:
-    found = averaged(Answer(UNKNOWN, note="too long"), Answer(FIRST))
-    assert (found.label, found.probabilities, found.note) == (SECOND, (0.0, 1.0, 0.0), "too long")
+    answer = averaged(Answer(UNKNOWN, note="too long"), Answer(FIRST))
+    assert (answer.label, answer.probabilities, answer.note) == (SECOND, (0.0, 1.0, 0.0), "too long")
 
 
 def test_two_unknown_answers_are_unknown() -> None:

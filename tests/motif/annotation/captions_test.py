@@ -37,8 +37,8 @@ def test_grouping_golden(golden):
 def test_status_golden(golden):
     status = golden("caption_grouping.json")["blstats_caption"]
     for rows, texts in zip(status["blstats"], status["text"], strict=True):
-        for given in (np.array(rows), np.array(rows, float)[:, :26]):
-            assert list(map(captions.status_line, given)) == texts
+        for status_rows in (np.array(rows), np.array(rows, float)[:, :26]):
+            assert list(map(captions.status_line, status_rows)) == texts
 
 
 @pytest.mark.parametrize("length", [1, 3])

@@ -21,7 +21,7 @@ from motif_jax.motif.annotation.chat_client import (
     is_address,
     retry_after,
 )
-from motif_jax.motif.annotation.replies import Rubbish
+from motif_jax.motif.annotation.replies import MalformedReplyError
 
 REPLY = b'{"choices": []}'
 
@@ -31,7 +31,8 @@ class Listener(socketserver.TCPServer):
 
     def __init__(self, behave):
         super().__init__(("127.0.0.1", 0), None)
-        self.requests, self._behave = [], behave
+        self.requests = []
+        self._behave = behave
         self.address = f"127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -44,7 +45,8 @@ class Listener(socketserver.TCPServer):
 def read_request(connection):
     """The first line, headers and body."""
     with connection.makefile("rb") as file:
-        first, headers = file.readline().decode().strip(), http.client.parse_headers(file)
+        first = file.readline().decode().strip()
+        headers = http.client.parse_headers(file)
         body = file.read(int(headers.get("content-length", 0)))
     return first, headers, json.loads(body) if body else None
 
@@ -91,7 +93,8 @@ def complete(url, timeout_seconds=100.0, request=None, times=1):
 
 
 def test_a_request_as_it_is_sent(listen):
-    server, request = listen(), {"model": "m", "messages": [{"role": "user", "content": "Ünter — 話"}]}
+    server = listen()
+    request = {"model": "m", "messages": [{"role": "user", "content": "Ünter — 話"}]}
     assert complete(f"http://{server.address}/v1/", request=request) == {"choices": []}
     first, headers, body = server.requests[0]
     assert (first, body) == ("POST /v1/chat/completions HTTP/1.1", request)
@@ -102,7 +105,8 @@ def test_a_request_as_it_is_sent(listen):
 
 
 def test_the_environments_proxy_is_asked_unless_no_proxy_names_the_server(listen, monkeypatch):
-    proxy, server = listen(), listen()
+    proxy = listen()
+    server = listen()
     monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert complete("http://judge.invalid:8000/v1") == {"choices": []}
@@ -122,11 +126,11 @@ def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
 
 def test_no_key_follows_to_another_address(listen):
     other = listen()
-    there = f"http://{other.address}/v1/chat/completions"
-    server = listen(answer(b"", f"308 Permanent Redirect\r\nLocation: {there}"))
+    new_address = f"http://{other.address}/v1/chat/completions"
+    server = listen(answer(b"", f"308 Permanent Redirect\r\nLocation: {new_address}"))
     with pytest.raises(StatusError) as caught:
         complete(f"http://{server.address}/v1")
-    assert (caught.value.headers["location"], other.requests) == (there, [])
+    assert (caught.value.headers["location"], other.requests) == (new_address, [])
 
 
 def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch):
@@ -143,13 +147,13 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch)
         pytest.param(lambda connection: None, NoConnectionError, id="closed"),
         pytest.param(sent(b"HTTP/1.1 200 OK\r\nContent-Le"), NoConnectionError, id="head cut off"),
         pytest.param(answer(REPLY, length=1000), NoConnectionError, id="body cut off"),
-        pytest.param(sent(b"SSH-2.0-OpenSSH_9\r\n\r\n"), Rubbish, id="no HTTP"),
-        pytest.param(answer(b"<html>It works!</html>"), Rubbish, id="HTML"),
-        pytest.param(answer(b"[" * 100_000), Rubbish, id="deep"),
+        pytest.param(sent(b"SSH-2.0-OpenSSH_9\r\n\r\n"), MalformedReplyError, id="no HTTP"),
+        pytest.param(answer(b"<html>It works!</html>"), MalformedReplyError, id="HTML"),
+        pytest.param(answer(b"[" * 100_000), MalformedReplyError, id="deep"),
         # What is no HTTP may have been cut off in the middle of a key.
-        pytest.param(sent(b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n"), Rubbish, id="long header"),
-        pytest.param(sent(b"HTTP/1.1 sk-1\r\n\r\n"), Rubbish, id="no status"),
-        pytest.param(sent(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n"), (Rubbish, NoConnectionError), id="no chunk"),
+        pytest.param(sent(b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n"), MalformedReplyError, id="long header"),
+        pytest.param(sent(b"HTTP/1.1 sk-1\r\n\r\n"), MalformedReplyError, id="no status"),
+        pytest.param(sent(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n"), (MalformedReplyError, NoConnectionError), id="no chunk"),
     ],
 )  # fmt: skip
 def test_what_is_no_reply_is_named_and_not_quoted(listen, behave, fault):
@@ -166,7 +170,7 @@ def test_a_reply_without_an_end_is_cut_off(listen):
         while True:
             connection.sendall(b"10000\r\n%b\r\n" % (b" " * (1 << 16)))
 
-    with pytest.raises(Rubbish, match="more than 4194304 bytes"):
+    with pytest.raises(MalformedReplyError, match="more than 4194304 bytes"):
         complete(f"http://{listen(behave).address}/v1")
 
 
@@ -193,7 +197,7 @@ def test_what_is_an_address():
 def test_what_a_server_asks_for():
     seconds = {"0.5": 0.5, "-3": 0, "inf": 0, "Fri, 31 Dec 1999 23:59:59 GMT": 0}
     seconds["Fri, 31 Dec 99999999999999999999 23:59:59 GMT"] = 0
-    assert {said: retry_after({"retry-after": said}) for said in seconds} == seconds
+    assert {header: retry_after({"retry-after": header}) for header in seconds} == seconds
     assert retry_after({}) == 0
     assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
     date = email.utils.formatdate(time.time() + 1000, usegmt=True)

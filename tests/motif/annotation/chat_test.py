@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +18,8 @@ from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, Y
 from motif_jax.motif.annotation.annotator import Question, make_annotator, with_annotator_defaults
 from motif_jax.motif.annotation.chat import check_chat, json_option, without_surrogates
 from tests.reward_fixtures import annotation_config
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def openai(**values):
@@ -141,3 +150,57 @@ def test_verdicts_of_little_probability_are_no_answer(masses):
 
 def test_halves_of_characters_are_replaced():
     assert without_surrogates("\ud83d\ude00 é a\ud83db\udc00") == "\U0001f600 é a\ufffdb\ufffd"
+
+
+class OllamaServer(HTTPServer):
+    """Speaks Ollama's protocol on a free port; its model says `texts` one after the other."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__(("127.0.0.1", 0), OllamaHandler)
+        self.texts = texts
+        self.requests: list[dict[str, Any]] = []
+
+
+class OllamaHandler(BaseHTTPRequestHandler):
+    server: OllamaServer
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        self.server.requests.append({"path": self.path, **json.loads(self.rfile.read(length))})
+        text = self.server.texts.pop(0)
+        reply = json.dumps({"message": {"role": "assistant", "content": text}, "done_reason": "stop"})
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(reply.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        """Writes nothing to the tests' output."""
+
+
+@pytest.fixture
+def ollama() -> Iterator[OllamaServer]:
+    server = OllamaServer(['("best_description": "2")', "I cannot say.", '("best_description": "1")'])
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_documented_judge_asks_a_second_time_without_a_verdict(ollama: OllamaServer) -> None:
+    page = (REPOSITORY / "docs/annotation.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (example,) = (code for code in examples if "ChatAnnotator" in code)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    options = json.dumps({"url": f"http://127.0.0.1:{ollama.server_port}", "model": "llama3.2"})
+    config = with_annotator_defaults(annotation_config({"options": options}))
+    questions = [Question("a" * 32, ("x", "y")), Question("b" * 32, ("z", "y"))]
+
+    answers = dict(scope["Ollama"](config, PAIR, None).annotate(questions))
+
+    assert [answers[position].label for position in (0, 1)] == [SECOND, FIRST]
+    assert [answers[position].retried for position in (0, 1)] == [False, True]
+    assert {request["path"] for request in ollama.requests} == {"/api/chat"}
+    assert [len(request["messages"]) for request in ollama.requests] == [2, 2, 4]

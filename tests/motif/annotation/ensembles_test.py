@@ -37,8 +37,8 @@ def test_goals_are_those_of_manifests_or_published_names_and_probabilities_of_fi
     np.testing.assert_array_equal(votes[0].probabilities, one_hot(votes[0].labels))
     soft = np.full((5, 3), 1 / 3, np.float32)
     write_labels(tmp_path, "random", votes[2].labels, soft)
-    found = ensembles.read_votes(tmp_path, "random", votes[2].labels)
-    np.testing.assert_array_equal(found.probabilities, soft)
+    vote = ensembles.read_votes(tmp_path, "random", votes[2].labels)
+    np.testing.assert_array_equal(vote.probabilities, soft)
     with pytest.raises(UserError, match=r"probabilities.npy: shape \(5, 3\), expected \(4, 3\)"):
         ensembles.read_votes(tmp_path, "random", votes[2].labels[:4])
 
@@ -113,8 +113,8 @@ def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path
     assert allowed > 2
     np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
     assert not annotation.manifests()
-    told = [json.loads(path.read_text()) for path in (annotation.ensemble_path, annotation.summary_path)]
+    written = [json.loads(path.read_text()) for path in (annotation.ensemble_path, annotation.summary_path)]
     counts = {"pairs": 5, "first": 1, "second": 2, "tie": 1, "unknown": 1}
-    assert told == [{"sources": {"names": ["a"]}}, counts]
+    assert written == [{"sources": {"names": ["a"]}}, counts]
     with pytest.raises(UserError, match=r"all.npy exists already and was made from other labels: choose"):
         ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
+import pytest
 
 from motif_jax.envs.babyai_text.sentences import OBJECTS
 from motif_jax.envs.minigrid_events.captions import GridCell, caption
@@ -32,13 +34,38 @@ def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_t
     lexicon = load_lexicon("minigrid.yaml")
     cells = [GridCell(OBJECTS.index("door"), 4, state) for state in range(3)]
     cells += [GridCell(OBJECTS.index(name), 4, 0) for name in ("wall", "key", "empty")]
-    said = {
+    captions = {
         caption(action, before, after, moved)
         for action, before, after, moved in itertools.product(range(6), cells, cells, (False, True))
     } - {""}
-    assert {lexicon.event(text) for text in said} == {event.name for event in lexicon.events}
-    assert all(lexicon.event(text) for text in said)
+    assert {lexicon.event(text) for text in captions} == {event.name for event in lexicon.events}
+    assert all(lexicon.event(text) for text in captions)
     values = {goal: [event.weights[goal] for event in lexicon.events] for goal in lexicon.goals}
     for seed in (1, 2, 3):
         dealt = np.random.default_rng(seed).permutation(values["defaultgoal"])
         assert values[f"shuffled{seed}"] == dealt.tolist()
+
+
+def test_the_lexicon_of_crafter_knows_every_event_that_a_caption_names():
+    pytest.importorskip(
+        "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
+    )
+    from motif_jax.envs.crafter import captions
+
+    lexicon = load_lexicon("crafter.yaml")
+    told = [*captions.ACHIEVED.values(), *captions.TOO_HARD.values(), *captions.NEEDS.values()]
+    told += [*captions.LOSS_BY_NEED.values(), "A zombie hits you.", "You fall into lava and die.", "You die."]
+
+    events = {text: lexicon.event(text) for text in told}
+
+    without_worth = {"You place a stone."}
+    assert {text for text, event in events.items() if event is None} == without_worth
+
+
+def test_the_lexicon_of_crafter_orders_the_probes_of_judges(repository):
+    worth = LexiconJudge(load_lexicon("crafter.yaml"), "crafter").worth
+    pairs = json.loads((repository / "configs/probes/judge_crafter.json").read_text())
+
+    agreed = [worth(pair["better"]) > worth(pair["worse"]) for pair in pairs]
+
+    assert np.mean(agreed) > 0.9

@@ -29,23 +29,31 @@ def figures(*first_shares: float):
 
 
 def test_a_judge_that_knows_is_right_in_both_orders() -> None:
-    found = figures(0.9, 0.8, 0.2, 0.3)
-    assert (found["right_one_order"], found["right_both_orders"], found["first_share"]) == (1.0, 1.0, 0.5)
-    assert found["wrong"] == []
-    assert judge_probes.verdict(found) == "Its labels are of use, in one order too."
+    probe_figures = figures(0.9, 0.8, 0.2, 0.3)
+    assert (
+        probe_figures["right_one_order"],
+        probe_figures["right_both_orders"],
+        probe_figures["first_share"],
+    ) == (1.0, 1.0, 0.5)
+    assert probe_figures["wrong"] == []
+    assert judge_probes.verdict(probe_figures) == "Its labels are of use, in one order too."
 
 
 def test_a_judge_that_says_first_can_be_right_on_average() -> None:
-    found = figures(0.9, 0.8, 0.6, 0.7)
-    assert (found["right_one_order"], found["right_both_orders"], found["first_share"]) == (0.5, 1.0, 1.0)
-    assert judge_probes.verdict(found).startswith("It always answers first: ask both orders")
+    probe_figures = figures(0.9, 0.8, 0.6, 0.7)
+    assert (
+        probe_figures["right_one_order"],
+        probe_figures["right_both_orders"],
+        probe_figures["first_share"],
+    ) == (0.5, 1.0, 1.0)
+    assert judge_probes.verdict(probe_figures).startswith("It always answers first: ask both orders")
 
 
 def test_a_judge_by_position_is_named() -> None:
-    found = figures(0.9, 0.9, 0.9, 0.9)
-    assert found["right_both_orders"] == 0.0
-    assert found["wrong"][0] == {"better": "kill", "worse": "wall"}
-    assert judge_probes.verdict(found).startswith("It always answers first: its labels are of no use")
+    probe_figures = figures(0.9, 0.9, 0.9, 0.9)
+    assert probe_figures["right_both_orders"] == 0.0
+    assert probe_figures["wrong"][0] == {"better": "kill", "worse": "wall"}
+    assert judge_probes.verdict(probe_figures).startswith("It always answers first: its labels are of no use")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '[{"better": "a"}]', '[{"better": "a", "worse": 1}]'])

@@ -50,8 +50,8 @@ def test_a_correction_leaves_the_signal_and_the_ties() -> None:
     assert {answer.label for answer in answers} == {FIRST}
     corrected = judging.corrected(answers)
     expected = [biased(signal, 0.0).probabilities for signal in signals]
-    np.testing.assert_allclose([each.probabilities for each in corrected], expected, atol=1e-9)
-    assert [each.label for each in corrected] == [SECOND, SECOND, TIE, FIRST, FIRST]
+    np.testing.assert_allclose([answer.probabilities for answer in corrected], expected, atol=1e-9)
+    assert [answer.label for answer in corrected] == [SECOND, SECOND, TIE, FIRST, FIRST]
 
 
 def test_a_correction_leaves_answers_without_probabilities() -> None:
@@ -60,19 +60,21 @@ def test_a_correction_leaves_answers_without_probabilities() -> None:
 
 
 def test_certain_probabilities_can_be_corrected() -> None:
-    assert all(np.isfinite(each.probabilities).all() for each in judging.corrected([soft(1.0), soft(0.0)]))
+    assert all(
+        np.isfinite(answer.probabilities).all() for answer in judging.corrected([soft(1.0), soft(0.0)])
+    )
 
 
 def test_agreement_counts_what_both_know() -> None:
-    found = judging.agreement(np.array([0, 1, 2, 3, 0]), np.array([0, 0, 2, 1, 2]))
-    assert (found["pairs"], found["equal"], found["equal_decided"]) == (4, 0.5, 0.5)
+    agreement = judging.agreement(np.array([0, 1, 2, 3, 0]), np.array([0, 0, 2, 1, 2]))
+    assert (agreement["pairs"], agreement["equal"], agreement["equal_decided"]) == (4, 0.5, 0.5)
 
 
 def test_captions_are_ranked_by_their_wins() -> None:
     pairs = [("kill", "wall"), ("wall", "gold"), ("kill", "gold"), ("kill", "kill")]
     p = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], float)
     ranked = judging.rank_captions(pairs, p)
-    assert [each.caption for each in ranked] == ["gold", "kill", "wall"]
+    assert [ranked_caption.caption for ranked_caption in ranked] == ["gold", "kill", "wall"]
     assert ranked[1] == ("kill", 0.75, 2)
 
 

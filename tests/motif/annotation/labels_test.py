@@ -13,14 +13,14 @@ NAN = float("nan")
 
 
 def test_average_of_both_orders():
-    for given, reverse, label in (
+    for forward, reverse, label in (
         ([1, 0, 0], [0, 1, 0], 0),  # the same winner both ways
         ([1, 0, 0], [1, 0, 0], 2),  # always the first shown: a draw
         ([0.6, 0.3, 0.1], [0.35, 0.45, 0.2], 0),
         ([NAN] * 3, [1, 0, 0], 1),  # one order unknown: the other counts
         ([NAN] * 3, [NAN] * 3, 3),
     ):
-        mean = L.mean_probabilities(np.array([[given], [np.array(reverse, float)[L.TURNED[:3]]]], float))
+        mean = L.mean_probabilities(np.array([[forward], [np.array(reverse, float)[L.TURNED[:3]]]], float))
         assert L.most_probable(mean)[0] == label
         assert np.isnan(mean).all() or mean.sum() == pytest.approx(1)
 
@@ -32,6 +32,6 @@ def test_cohen_kappa_by_hand():
 
 
 def test_position_bias():
-    given, reverse = np.array([[0, 0, 1, 2, 0, 3], [1, 0, 0, 2, 0, 1]])
-    assert L.position_bias(given, reverse) == {"pairs": 5, "consistent": 3 / 5, "first_share": 6 / 8}
-    assert all(map(math.isnan, list(L.position_bias(given[:0], reverse[:0]).values())[1:]))
+    forward, reverse = np.array([[0, 0, 1, 2, 0, 3], [1, 0, 0, 2, 0, 1]])
+    assert L.position_bias(forward, reverse) == {"pairs": 5, "consistent": 3 / 5, "first_share": 6 / 8}
+    assert all(map(math.isnan, list(L.position_bias(forward[:0], reverse[:0]).values())[1:]))

@@ -117,7 +117,8 @@ def test_a_caption_is_worth_the_sum_of_its_different_sentences(lexicon):
 def test_labels_are_an_order(lexicon):
     judge = LexiconJudge(lexicon, "defaultgoal")
     for first, second in itertools.combinations(TOLD, 2):
-        answer, reverse = judge.answer(first, second), judge.answer(second, first)
+        answer = judge.answer(first, second)
+        reverse = judge.answer(second, first)
         assert reverse.label == {FIRST: SECOND, SECOND: FIRST, TIE: TIE}[answer.label]
         one, two, tie = answer.probabilities
         assert reverse.probabilities == pytest.approx((two, one, tie))
@@ -129,7 +130,8 @@ def test_labels_are_an_order(lexicon):
 def test_preference_margin():
     assert [preference(d, 0.25, 0.15).label for d in (-0.5, -0.25, 0, 0.25, 0.5)] == [1, 2, 2, 2, 0]
     assert preference(-1000.0, 0.25, 0.15).probabilities == pytest.approx((0.0, 1.0, 0.0))
-    first, second = 1 / (1 + np.exp(-0.25 / 0.15)), 1 / (1 + np.exp(0.75 / 0.15))
+    first = 1 / (1 + np.exp(-0.25 / 0.15))
+    second = 1 / (1 + np.exp(0.75 / 0.15))
     assert preference(0.5, 0.25, 0.15).probabilities == pytest.approx((first, second, 1 - first - second))
 
 
@@ -142,7 +144,7 @@ def small(**changes):
 
 
 @pytest.fixture
-def own(tmp_path):
+def annotator_of(tmp_path):
     """Makes annotators of a lexicon of one's own, in which a greeting is worth 1."""
 
     def make(form, goal="win", messages=True, **changes):
@@ -157,35 +159,36 @@ def own(tmp_path):
     return make
 
 
-HELLO_BYE, HELLO = Question("a", ("Hello.", "Bye."), PAIR), Question("a", ("Hello.",), SINGLE)
+HELLO_BYE = Question("a", ("Hello.", "Bye."), PAIR)
+HELLO = Question("a", ("Hello.",), SINGLE)
 
 
-def test_a_lexicon_of_ones_own_judges_by_its_worths(own):
-    answers = dict(own(PAIR).annotate([HELLO_BYE]))
+def test_a_lexicon_of_ones_own_judges_by_its_worths(annotator_of):
+    answers = dict(annotator_of(PAIR).annotate([HELLO_BYE]))
     assert answers[0].label == FIRST
     assert answers[0].probabilities == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1)), 0))
-    assert own(PAIR).preview(HELLO_BYE).text == "[worth 1]\nHello.\n----\n[worth 0]\nBye."
-    assert own(PAIR).preview(HELLO_BYE).tokens is None
+    assert annotator_of(PAIR).preview(HELLO_BYE).text == "[worth 1]\nHello.\n----\n[worth 0]\nBye."
+    assert annotator_of(PAIR).preview(HELLO_BYE).tokens is None
 
 
-def test_a_difference_within_the_margin_is_a_tie(own):
-    assert dict(own(PAIR, margin=2.0).annotate([HELLO_BYE]))[0].label == TIE
+def test_a_difference_within_the_margin_is_a_tie(annotator_of):
+    assert dict(annotator_of(PAIR, margin=2.0).annotate([HELLO_BYE]))[0].label == TIE
 
 
-def test_a_single_text_is_judged_by_the_threshold(own):
+def test_a_single_text_is_judged_by_the_threshold(annotator_of):
     """Worth 1: 0.5 more than the threshold, or 2 less than the built-in one."""
-    above = dict(own(SINGLE, threshold=0.5).annotate([HELLO]))[0]
-    below = dict(own(SINGLE).annotate([HELLO]))[0]
+    above = dict(annotator_of(SINGLE, threshold=0.5).annotate([HELLO]))[0]
+    below = dict(annotator_of(SINGLE).annotate([HELLO]))[0]
     assert above.probabilities[YES] == pytest.approx(1 / (1 + np.exp(-0.5)))
     assert below.probabilities[YES] == pytest.approx(1 / (1 + np.exp(2)))
     assert (above.label, below.label) == (YES, NO)
 
 
-def test_the_identity_of_a_lexicon_follows_its_content(own):
-    before = own(PAIR).identity
-    assert own(PAIR).identity == before
-    assert own(PAIR, margin=2.0).identity != before
-    assert own(PAIR).short_name == "mine_msg_win"
+def test_the_identity_of_a_lexicon_follows_its_content(annotator_of):
+    before = annotator_of(PAIR).identity
+    assert annotator_of(PAIR).identity == before
+    assert annotator_of(PAIR, margin=2.0).identity != before
+    assert annotator_of(PAIR).short_name == "mine_msg_win"
 
 
 @pytest.mark.parametrize(
@@ -195,9 +198,9 @@ def test_the_identity_of_a_lexicon_follows_its_content(own):
         ({"goal": "lose"}, r"config\.goal=lose: must be one of win"),
     ],
 )
-def test_a_goal_or_caption_that_a_lexicon_lacks_is_refused(own, values, words):
+def test_a_goal_or_caption_that_a_lexicon_lacks_is_refused(annotator_of, values, words):
     with pytest.raises(UserError, match=words):
-        own(PAIR, **values)
+        annotator_of(PAIR, **values)
 
 
 EVENT = small()["events"][0]
@@ -256,24 +259,25 @@ def test_without_margin_only_equal_worths_are_a_tie(tmp_path):
     path.write_text(yaml.safe_dump(small(margin=0)))
     judge = LexiconJudge(load_lexicon(path), "win")
     texts = (("Hello", "you"), ("you", "Hello"), ("you", "they"))
-    assert [judge.answer(*each).label for each in texts] == [FIRST, SECOND, TIE]
+    assert [judge.answer(*items).label for items in texts] == [FIRST, SECOND, TIE]
 
 
 def test_most_of_what_the_game_really_says_is_known(lexicon):
     env = registry.make("NetHackScore-v1")
-    out, told = empty_observation(env.spec), collections.Counter()
+    out = empty_observation(env.spec)
+    counts = collections.Counter()
     players = itertools.cycle(("runner", "walker", "kicker", "descender"))
     for seed in range(20):
         env.reset(seed, out)
         for action in itertools.islice(HABITS[next(players)].actions(seed), 1500):
-            told.update((lexicon.event(text), text) for text in sentences(decode_message(out["message"])))
+            counts.update((lexicon.event(text), text) for text in sentences(decode_message(out["message"])))
             if env.step(action, out)[1] != RUNNING:
                 break
     env.close()
-    unknown = {sentence: n for (event, sentence), n in told.items() if event is None}
-    assert sum(unknown.values()) < 0.01 * told.total(), unknown
-    assert len(unknown) < 0.15 * len(told)
-    assert len({event for event, _ in told if event}) > 30
+    unknown = {sentence: n for (event, sentence), n in counts.items() if event is None}
+    assert sum(unknown.values()) < 0.01 * counts.total(), unknown
+    assert len(unknown) < 0.15 * len(counts)
+    assert len({event for event, _ in counts if event}) > 30
 
 
 def test_a_lexicon_of_ones_own_goes_before_a_built_in_one_of_its_name(tmp_path, monkeypatch) -> None:

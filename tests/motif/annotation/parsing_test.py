@@ -25,9 +25,9 @@ def test_published_golden(golden, form):
     """Whatever stands around the verdict in the form that is asked for."""
     parse = AnswerParser(form, first_match=True)
     for case in golden("answer_parsing.json"):
-        found = parse(case["answer"])
-        assert found == case["label"], case
-        again = parse(case["retry_answer"]) if found == UNKNOWN else found
+        label = parse(case["answer"])
+        assert label == case["label"], case
+        again = parse(case["retry_answer"]) if label == UNKNOWN else label
         assert again == case["label_after_retry"], case
     for case in golden("more_cases.json")["answer_parsing"]["cases"]:
         assert parse(case["answer"]) == case["label"], case

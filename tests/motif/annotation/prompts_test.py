@@ -53,7 +53,7 @@ def test_every_published_combination_and_what_its_own_prompt_alone_understands(f
     if form is SINGLE:
         assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
     every = {key: other.items_of(text) for key, other in published(form).items() if key[2] != "soft"}
-    understood = {key: said for key, said in every.items() if said is not None}
+    understood = {key: items_or_none for key, items_or_none in every.items() if items_or_none is not None}
     assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
     assert prompt.items_of(text + "!") is None
 

@@ -27,9 +27,9 @@ def test_every_pair_finds_its_question(orders):
         if pair[0] == pair[1]:
             assert (places == -1).all()
             continue
-        seen = [listed.questions[place].items for place in places]
-        assert seen == [pair[::-1] if swapped else pair for swapped in swaps]
-        assert len(set(seen)) == len(seen)
+        question_items = [listed.questions[number].items for number in places]
+        assert question_items == [pair[::-1] if swapped else pair for swapped in swaps]
+        assert len(set(question_items)) == len(question_items)
 
 
 def test_once_asks_each_unordered_pair_once_whatever_the_order():

@@ -11,7 +11,8 @@ from motif_jax.motif.annotation.reasoning import as_earlier_turn, spoken
 
 FORM = load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer
 PARSE = AnswerParser(FORM)
-ONE, TWO = '("best_description": "1")', '("best_description": "2")'
+ONE = '("best_description": "1")'
+TWO = '("best_description": "2")'
 # What begins and what ends the reasoning of a family.
 MARKS = [
     ("<think>", "</think>"),

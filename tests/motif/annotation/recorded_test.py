@@ -36,9 +36,14 @@ def conversations(tmp_path):
 
 def annotate_again(tmp_path, file, **values):
     options = json.dumps({"file": str(file)})
-    own = {"annotator": RECORDED, "options": options, "store_dir": str(tmp_path / "store"), "orders": "both"}
-    given = {"dataset_dir": str(tmp_path / "dataset"), "name": "again", **own, **values}
-    return run_stage("annotate", tmp_path / "again", "", **given)
+    annotator_values = {
+        "annotator": RECORDED,
+        "options": options,
+        "store_dir": str(tmp_path / "store"),
+        "orders": "both",
+    }
+    all_values = {"dataset_dir": str(tmp_path / "dataset"), "name": "again", **annotator_values, **values}
+    return run_stage("annotate", tmp_path / "again", "", **all_values)
 
 
 def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> None:

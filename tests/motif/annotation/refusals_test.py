@@ -9,7 +9,8 @@ from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 
 PARSE = AnswerParser(load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer)
-ONE, NONE = '("best_description": "1")', '("best_description": "None")'
+ONE = '("best_description": "1")'
+NONE = '("best_description": "None")'
 
 
 @pytest.mark.parametrize(

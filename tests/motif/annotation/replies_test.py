@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.motif.annotation.replies import Rubbish, checked, verdict_log_probabilities
+from motif_jax.motif.annotation.replies import MalformedReplyError, checked, verdict_log_probabilities
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Yes"}}
 DIGITS = int("9" * 4000)
@@ -42,12 +42,12 @@ def test_tokens_are_counts_that_can_be(usage: Any, tokens: tuple[int, int, int])
     ],
 )
 def test_a_reply_without_choices_is_rubbish(reply: Any) -> None:
-    with pytest.raises(Rubbish, match=r"^no choices in the reply "):
+    with pytest.raises(MalformedReplyError, match=r"^no choices in the reply "):
         checked(reply)
 
 
 def test_a_content_that_is_no_text_is_rubbish() -> None:
-    with pytest.raises(Rubbish, match="the reply's content is no text"):
+    with pytest.raises(MalformedReplyError, match="the reply's content is no text"):
         checked({"choices": [{"message": {"content": ["Yes"]}}]})
 
 
@@ -99,7 +99,7 @@ def test_nothing_counts_behind_a_word_that_is_no_verdict() -> None:
     "choice", [{}, {"logprobs": {}}, *({"logprobs": {"content": c}} for c in (None, [], "Yes"))]
 )
 def test_a_choice_without_log_probabilities_is_rubbish(choice: Any) -> None:
-    with pytest.raises(Rubbish, match=r"^no log-probabilities in the reply"):
+    with pytest.raises(MalformedReplyError, match=r"^no log-probabilities in the reply"):
         verdict_log_probabilities(choice, ("Yes", "No"))
 
 
@@ -121,7 +121,7 @@ def of_one(word: Any, logprob: Any) -> list[Any]:
     ],
 )
 def test_log_probabilities_that_cannot_be_are_rubbish(content: Any, words: str) -> None:
-    with pytest.raises(Rubbish, match=f"^log-probabilities {words} in the reply"):
+    with pytest.raises(MalformedReplyError, match=f"^log-probabilities {words} in the reply"):
         verdict_log_probabilities({"logprobs": {"content": content}}, ("1", "2", "None", "Yes"))
 
 

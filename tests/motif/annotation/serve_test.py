@@ -54,8 +54,8 @@ def test_another_route_is_not_there(judge, method, route):
     ],
 )
 def test_a_request_that_is_none_is_refused(judge, body, status, message):
-    found, reply = handle(judge, "POST", CHAT, body)
-    assert (found, reply["error"]["message"]) == (status, message)
+    reply_status, reply = handle(judge, "POST", CHAT, body)
+    assert (reply_status, reply["error"]["message"]) == (status, message)
 
 
 def content(judge, messages, **more):
@@ -81,7 +81,7 @@ def test_only_an_analysis_explains_itself(judge):
         ).splitlines()
         for mode in MODES
     ]
-    assert [len(each) for each in lines] == [2 if mode == "analysis" else 1 for mode in MODES]
+    assert [len(texts) for texts in lines] == [2 if mode == "analysis" else 1 for mode in MODES]
 
 
 def test_equal_texts_are_a_tie(judge):
@@ -105,7 +105,7 @@ def test_log_probabilities_are_those_of_all_verdicts(judge):
         "logprobs": True,
     }
     first = judge.reply(request)[1]["choices"][0]["logprobs"]["content"][0]
-    candidates = {each["token"]: math.exp(each["logprob"]) for each in first["top_logprobs"]}
+    candidates = {candidate["token"]: math.exp(candidate["logprob"]) for candidate in first["top_logprobs"]}
     assert set(candidates) == {"1", "2", "None"}
     assert sum(candidates.values()) == pytest.approx(1)
     assert first["token"] == max(candidates, key=candidates.__getitem__) == "2"

@@ -18,7 +18,8 @@ from motif_jax.motif.annotation.annotator import Question, check_annotator, make
 from motif_jax.motif.annotation.config import AnswerMode, AnswerSampling
 from tests.reward_fixtures import annotation_config
 
-COMMIT, OTHER = "0123456789" * 4, "abcdef0123" * 4
+COMMIT = "0123456789" * 4
+OTHER = "abcdef0123" * 4
 
 
 def made(folder, tokenizer="{}"):
@@ -92,8 +93,8 @@ def test_a_tokenizer_that_nobody_knows_is_named_and_one_of_the_cache_is_found(mo
         raise OSError("offline")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unknown)
-    told = r"config.vllm.tokenizer=some/words: .*\(offline\).*as tokenizer_revision in config.vllm.engine"
-    with pytest.raises(UserError, match=told):
+    message = r"config.vllm.tokenizer=some/words: .*\(offline\).*as tokenizer_revision in config.vllm.engine"
+    with pytest.raises(UserError, match=message):
         model_files.revision("some/words", None, str(tmp_path), "vllm.tokenizer")
     (tmp_path / "models--some--words/refs").mkdir(parents=True)
     (tmp_path / "models--some--words/refs/main").write_text(COMMIT)
@@ -103,11 +104,15 @@ def test_a_tokenizer_that_nobody_knows_is_named_and_one_of_the_cache_is_found(mo
 class Engine:
     """Answers `at_once` of what is queued a step, the oldest first, and notes how much there was."""
 
-    text, finish_reason = '("best_description": "1")', "stop"
+    text = '("best_description": "1")'
+    finish_reason = "stop"
 
     def __init__(self, at_once):
-        self.at_once, self.queued, self.levels = at_once, [], []
-        self.llm_engine, self._ids = self, itertools.count()
+        self.at_once = at_once
+        self.queued = []
+        self.levels = []
+        self.llm_engine = self
+        self._ids = itertools.count()
 
     def enqueue_chat(self, turns, parameters, **options):
         self.asked = [*turns, *map(vars, parameters), options]
@@ -117,7 +122,8 @@ class Engine:
 
     def step(self):
         self.levels.append(len(self.queued))
-        done, self.queued = self.queued[: self.at_once], self.queued[self.at_once :]
+        done = self.queued[: self.at_once]
+        self.queued = self.queued[self.at_once :]
         sure = [{ord("1"): SimpleNamespace(logprob=-0.5), ord("N"): SimpleNamespace(logprob=-2.0)}]
         about = {"text": self.text, "finish_reason": self.finish_reason}
         completion = SimpleNamespace(**about, token_ids=[1, 2], logprobs=sure)
@@ -144,7 +150,7 @@ def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, st
     annotator.engine = engine = Engine(at_once)
     questions = [Question(f"{n:032x}", (str(n), "x")) for n in range(3 * in_flight + 50)]
     answers = [heard for heard in annotator.annotate(questions) if heard is not None]
-    assert sorted(place for place, _ in answers) == list(range(len(questions)))
+    assert sorted(position for position, _ in answers) == list(range(len(questions)))
     assert {answer.label for _, answer in answers} == {FIRST}
     answered = 0
     for level in engine.levels:
@@ -187,7 +193,9 @@ class Loaded(Engine):
 
     def __init__(self, **options):
         super().__init__(2)
-        self.options, self.engine_core, self.ended = options, self, []
+        self.options = options
+        self.engine_core = self
+        self.ended = []
 
     def get_tokenizer(self):
         def chat(turns, **options):
@@ -220,7 +228,8 @@ def start(vllm, model):
     started = []
 
     def start(mode="analysis", on_cpu=False, **values):
-        vllm.LLM, vllm.current_platform.is_cpu = Loaded, lambda: on_cpu
+        vllm.LLM = Loaded
+        vllm.current_platform.is_cpu = lambda: on_cpu
         annotator = make_annotator(replace(make_config(model, **values), answer=AnswerMode(mode=mode)))
         started.append(annotator)
         annotator.start()
@@ -244,7 +253,11 @@ def test_the_engine_gets_the_options_of_the_config(start, model):
 
 def test_a_question_too_long_for_the_model_has_no_answer(start):
     answers = dict(filter(None, start().annotate(QUESTIONS)))
-    assert {place: answer.label for place, answer in answers.items()} == {0: FIRST, 1: FIRST, 2: UNKNOWN}
+    assert {position: answer.label for position, answer in answers.items()} == {
+        0: FIRST,
+        1: FIRST,
+        2: UNKNOWN,
+    }
     assert answers[2].note == "prompt too long for the model"
     assert answers[0].tokens == (3, 2, 1)
 
@@ -339,7 +352,8 @@ def test_a_model_that_vllm_cannot_load_is_one_line(vllm, model):
     def broken(**options):
         raise RuntimeError("no memory\nat all")
 
-    vllm.LLM, vllm.current_platform.is_cpu = broken, lambda: False
+    vllm.LLM = broken
+    vllm.current_platform.is_cpu = lambda: False
     with pytest.raises(UserError, match=rf"^vLLM cannot load config.vllm.model={model}: no memory$"):
         make_annotator(make_config(model)).start()
 

@@ -35,19 +35,26 @@ def test_enough_episodes():
 
 
 def test_pairs_use_each_row_once_and_equal_captions_can_be_left_out():
-    pairs, kept = assemble.draw_pairs(101, 40, np.random.default_rng(0))
-    assert (pairs.shape, kept) == ((40, 2), 50)
+    pairs, rows_left = assemble.draw_pairs(101, 40, np.random.default_rng(0))
+    assert (pairs.shape, rows_left) == ((40, 2), 50)
     assert len(set(pairs.reshape(-1).tolist())) == 80
     keys = np.arange(1000) % 3
-    pairs, kept = assemble.draw_pairs(1000, 500, np.random.default_rng(0), keys)
-    assert len(pairs) == kept < 500
+    pairs, rows_left = assemble.draw_pairs(1000, 500, np.random.default_rng(0), keys)
+    assert len(pairs) == rows_left < 500
     assert (keys[pairs[:, 0]] != keys[pairs[:, 1]]).all()
-    assert [assemble.more_rows(100, 50, kept) for kept in (40, 33, 50, 60, 0)] == [132, 160, 105, 102, 400]
+    assert [assemble.more_rows(100, 50, rows_left) for rows_left in (40, 33, 50, 60, 0)] == [
+        132,
+        160,
+        105,
+        102,
+        400,
+    ]
 
 
 def test_rows_end_up_in_their_pairs(tmp_path):
     pairs, _ = assemble.draw_pairs(12, 5, np.random.default_rng(1))
-    counts, stored = [3, 0, 5, 4], []
+    counts = [3, 0, 5, 4]
+    stored = []
     for rows in np.split(np.arange(12), np.cumsum(counts)[:-1]):
         messages = np.tile(rows[:, None, None], (1, 1, 256)).astype(np.uint8)
         stored.append({"data/message": messages, "info/row": rows, "not_kept": np.zeros(1)})

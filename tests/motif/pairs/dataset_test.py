@@ -11,11 +11,13 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.writer import PairsWriter, write_pairs
 from tests.reward_fixtures import write_labels
 
-PAIRS, LENGTH = 12, 2
+PAIRS = 12
+LENGTH = 2
 
 
 def arrays():
-    rng, shape = np.random.default_rng(0), (PAIRS, 2, LENGTH)
+    rng = np.random.default_rng(0)
+    shape = (PAIRS, 2, LENGTH)
     return {
         "message": rng.integers(32, 127, (*shape, 256), dtype=np.uint8),
         "blstats": rng.integers(0, 100, (*shape, 27), dtype=np.int64),
@@ -158,13 +160,14 @@ def test_a_writer_leaves_arrays_from_elsewhere_alone(tmp_path, part):
 
 
 def test_content_hash_follows_the_content_alone(tmp_path):
-    data, info = arrays(), {"score": np.zeros((PAIRS, 2))}
+    data = arrays()
+    info = {"score": np.zeros((PAIRS, 2))}
     first = write_pairs(tmp_path / "a", data, info, {"origin": "a test"})
     dataset = PairsDataset.open(tmp_path / "a")
     for name, array in data.items():
         np.testing.assert_array_equal(dataset.data[name], array)
-    told = [dataset.meta[name] for name in ("origin", "num_pairs", "content_hash")]
-    assert told == ["a test", PAIRS, first]
+    meta = [dataset.meta[name] for name in ("origin", "num_pairs", "content_hash")]
+    assert meta == ["a test", PAIRS, first]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["data", "dataset.json", "info"]
     with pytest.raises(UserError, match="already holds a dataset"):
         write_pairs(tmp_path / "a", data)
@@ -182,7 +185,10 @@ def test_content_hash_follows_the_content_alone(tmp_path):
 
 
 def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
-    sizes = {name: (each.step_bytes(), each.steps[-1]) for name, each in layout.DATA_ARRAYS.items()}
+    sizes = {
+        name: (array_spec.step_bytes(), array_spec.steps[-1])
+        for name, array_spec in layout.DATA_ARRAYS.items()
+    }
     screens = dict.fromkeys(("tty_chars", "tty_colors"), (1920, (24, 80))) | {"glyphs": (3318, (21, 79))}
     assert sizes == {"message": (256, (256,)), "blstats": (108, (26,)), "rewards": (4, ()), **screens}
     numbers = np.arange(6, dtype=np.int16).reshape(2, 3)
@@ -190,7 +196,7 @@ def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
     parts = bad, bad[2:], bad[:2], bad[3:], numbers
     for _ in range(2):
         assert layout.array_digest(numbers) == "0b92738d36db5d3f9e7abd10f9f28198"
-        assert [layout.first_not_finite(each) for each in parts] == [2, 0, None, 0, None]
+        assert [layout.first_not_finite(part) for part in parts] == [2, 0, None, 0, None]
         monkeypatch.setattr(layout, "_HASH_BLOCK", 8)
     combined = layout.combine_digests({"info/score": "c", "x": "b", "data/message": "a"})
     assert combined == "757e536a3b84deea45ca61133836c529"

@@ -164,7 +164,8 @@ def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
 
 @pytest.mark.slow
 def test_an_import_that_was_killed_is_made_again_and_once(tmp_path, exported, monkeypatch, capsys):
-    config, workdir = load_config("import_dataset", "", {"file": str(exported)}), tmp_path / "back"
+    config = load_config("import_dataset", "", {"file": str(exported)})
+    workdir = tmp_path / "back"
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 16)
 
     def killed(*_):

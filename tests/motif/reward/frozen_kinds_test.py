@@ -39,10 +39,10 @@ def section(kind, **values):
 
 
 def rows(*texts):
-    found = np.zeros((len(texts), 256), np.uint8)
-    for row, text in zip(found, texts, strict=True):
+    messages = np.zeros((len(texts), 256), np.uint8)
+    for row, text in zip(messages, texts, strict=True):
         row[: len(text)] = np.frombuffer(text, np.uint8)
-    return found
+    return messages
 
 
 def paid(config, *texts):
@@ -86,8 +86,8 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
 def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, monkeypatch):
     path = write_vectors(tmp_path / "v.vec")
     vectors = FileVectors(path)
-    found = {b"kill": "kill", b"Kill": "Kill", b"KILL": "kill", b"newt!": "newt", b"gold!": "gold!"}
-    for word, name in found.items():
+    entry_of_word = {b"kill": "kill", b"Kill": "Kill", b"KILL": "kill", b"newt!": "newt", b"gold!": "gold!"}
+    for word, name in entry_of_word.items():
         np.testing.assert_array_equal(vectors.of(word), np.float32(WORDS[name]))
     assert vectors.of(b"gold") is vectors.of(b"?") is None
     assert isinstance(vectors._vectors, np.memmap)
@@ -244,23 +244,24 @@ def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):
     values = {"vectors": write_vectors(tmp_path / "v.vec"), "goal": "kill kill newt!"}  # (2, 2, 0)
     texts = (b"kill", b"Kill", b"kill newt", b"", b"zounds", b"gold! gold!", b"kill zounds  zounds")
     expected = np.float32([1, -1, 3 / math.sqrt(5), 0, 0, 0, 1]) / math.sqrt(2)
-    reward, found = paid(section("bag_of_words", **values), *texts)
-    np.testing.assert_allclose(found, np.where(expected > -0.5, expected, 0), rtol=1e-6)
+    reward, values_paid = paid(section("bag_of_words", **values), *texts)
+    np.testing.assert_allclose(values_paid, np.where(expected > -0.5, expected, 0), rtol=1e-6)
     assert reward.metrics() == {"reward/unknown_tokens": 3 / 10}
     assert "0 of the goal's 3 tokens" in reward.description
-    _, found = paid(section("bag_of_words", similarity=0.9, **values), *texts)
-    np.testing.assert_allclose(found, np.where(expected > 0.9, expected, 0), rtol=1e-6)
+    _, values_paid = paid(section("bag_of_words", similarity=0.9, **values), *texts)
+    np.testing.assert_allclose(values_paid, np.where(expected > 0.9, expected, 0), rtol=1e-6)
 
 
 def test_hashed_vectors_know_what_looks_alike():
     vectors = HashedVectors()
 
     def cosine(one, other):
-        a, b = vectors.of(one), vectors.of(other)
+        a = vectors.of(one)
+        b = vectors.of(other)
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
     # Of <ab>: its runs of three letters, and the whole.
-    places = {int(place): float(vectors.of(b"ab")[place]) for place in np.flatnonzero(vectors.of(b"ab"))}
+    places = {int(index): float(vectors.of(b"ab")[index]) for index in np.flatnonzero(vectors.of(b"ab"))}
     assert (places, vectors.of(b"ab").shape) == ({288: 1, 308: -1, 904: 1}, (1024,))
     assert cosine(b"kill", b"Kill!") == pytest.approx(1)
     assert cosine(b"killing", b"kill") > 0.3
@@ -273,9 +274,9 @@ def test_hashed_vectors_know_what_looks_alike():
 
 def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_path):
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
-    own = ratings.RatingReward(AgentReward(kind="table", table=str(tmp_path / "table.json")))
-    assert rewards.kind_of(own.section).rates(own.section)
-    chosen = ratings.choose_reward(Scoring(), own, "the agent")
-    assert chosen == own
+    agents_reward = ratings.RatingReward(AgentReward(kind="table", table=str(tmp_path / "table.json")))
+    assert rewards.kind_of(agents_reward.section).rates(agents_reward.section)
+    chosen = ratings.choose_reward(Scoring(), agents_reward, "the agent")
+    assert chosen == agents_reward
     assert ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {}) == (2, 2, 2)
-    assert ratings.choose_reward(Scoring(dir=""), own, "the agent") is None
+    assert ratings.choose_reward(Scoring(dir=""), agents_reward, "the agent") is None

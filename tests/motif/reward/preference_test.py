@@ -40,8 +40,10 @@ def step_case(golden):
         labels=labels.astype(np.int8),
     )
     config = load_config("train_reward").optimizer
-    config.learning_rate, config.eps = float(g["learning_rate"]), float(g["adam_eps"])
-    config.b1, config.b2 = float(g["adam_b1"]), float(g["adam_b2"])
+    config.learning_rate = float(g["learning_rate"])
+    config.eps = float(g["adam_eps"])
+    config.b1 = float(g["adam_b1"])
+    config.b2 = float(g["adam_b2"])
     optimizer = schedules.make_optimizer(config, total_steps=1)
     network, params = recipe_reward(golden("weight_shapes.json")["reward"])
     return g, network, optimizer, EnsembleState(params, optimizer.init(params)), jnp.asarray(table), batch
@@ -98,9 +100,9 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):
-        found, alone = jax.tree.map(lambda x, member=member: np.asarray(x[member]), (trained, both))
+        together, alone = jax.tree.map(lambda x, member=member: np.asarray(x[member]), (trained, both))
         expected, _ = train(alone, batch._replace(weights=batch.weights[member : member + 1]))
-        trees = (found.params, expected.params, alone.params)
+        trees = (together.params, expected.params, alone.params)
         for a, b, start in zip(*map(jax.tree.leaves, trees), strict=True):
             assert np.linalg.norm(a - b) <= 1e-3 * np.linalg.norm(b - start) + NOISE
 
@@ -110,6 +112,6 @@ def test_ties_soft_targets_and_equal_rewards():
     targets = jnp.array([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]])
     log = np.log(np.exp(rewards) / np.exp(rewards).sum(1, keepdims=True))
     np.testing.assert_allclose(preference.cross_entropy(rewards, targets), -(targets * log).sum(1), rtol=1e-6)
-    found = np.array(preference.correct(rewards, jnp.array([1, 2, 1])))
-    assert found.tolist() == [[True, False, False], [True, False, True]]
+    is_correct = np.array(preference.correct(rewards, jnp.array([1, 2, 1])))
+    assert is_correct.tolist() == [[True, False, False], [True, False, True]]
     assert preference.correct(jnp.zeros((2, 2)), jnp.array([0, 1]))[0].tolist() == [True, False]

@@ -19,7 +19,9 @@ from tests.motif.reward.reward_task_test import plain_loop
 from tests.reward_fixtures import load_config, make_dataset, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-BATCH, EPOCHS, SEED = 32, 2, 777
+BATCH = 32
+EPOCHS = 2
+SEED = 777
 ADAM = optax.adam(1e-5, b1=0.9, b2=0.999, eps=1e-8)
 
 
@@ -36,12 +38,14 @@ def published_evaluation(folder, network, params):
         return np.asarray(network.reward(params, {"message": rows.reshape(-1, 256)}), np.float64)
 
     every = rewards_of(messages).reshape(-1, 2)
-    rows, moments = [], RunningMoments()
+    rows = []
+    moments = RunningMoments()
     for pairs in in_batches(validation):
-        some, targets = every[pairs], np.array([[1, 0], [0, 1], [0.5, 0.5]])[labels[pairs]]
+        some = every[pairs]
+        targets = np.array([[1, 0], [0, 1], [0.5, 0.5]])[labels[pairs]]
         log = some - np.logaddexp.reduce(some, axis=-1, keepdims=True)
-        found = right(some, score[pairs]), right(some, labels[pairs])
-        rows.append((-(targets * log).sum(-1).mean(), *found))
+        accuracies = right(some, score[pairs]), right(some, labels[pairs])
+        rows.append((-(targets * log).sum(-1).mean(), *accuracies))
     for pairs in in_batches(train):
         moments.update(every[pairs].reshape(-1))
     values = rewards_of(np.unique(messages[train].reshape(-1, 256), axis=0))
@@ -63,14 +67,15 @@ def right(rewards, labels):
 def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=250, messages=60)
     changes = {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1, "annotator": "test"}
-    given = load_config("train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")})
-    config = read_section(RewardConfig, given)
+    values = load_config("train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")})
+    config = read_section(RewardConfig, values)
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     data = reward_data.load(config)
     task = reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
     evaluate = functools.partial(published_evaluation, tmp_path / "dataset", task.network)
     start = task.init_state().params
-    trained_rows, evaluated = [], [evaluate(start)]
+    trained_rows = []
+    evaluated = [evaluate(start)]
     for epoch, (learned, losses, rewards) in zip(range(EPOCHS), plain_loop(task, ADAM)):
         batches = [
             (some[pairs >= 0], pairs[pairs >= 0]) for some, pairs in zip(rewards, task.plan.order(epoch))
@@ -81,21 +86,21 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     validated, of_rewards, wanted = (np.array(part) for part in zip(*evaluated, strict=True))
     validated = np.insert(validated, 0, range(EPOCHS + 1), axis=1)
 
-    workdir = train(tmp_path / "run", given)
+    workdir = train(tmp_path / "run", values)
     for name, columns, rows in (
         ("train_metrics", ["epoch", "total_train_loss", "total_train_acc"], trained_rows),
         ("val_metrics", ["iter", "total_val_loss", "score_validation_accs", "validation_accs"], validated),
     ):
-        header, *found = csv.reader((workdir / f"{name}.csv").read_text().splitlines())
+        header, *csv_rows = csv.reader((workdir / f"{name}.csv").read_text().splitlines())
         assert header == columns
-        np.testing.assert_allclose(np.array(found, float), rows, rtol=1e-5)
+        np.testing.assert_allclose(np.array(csv_rows, float), rows, rtol=1e-5)
     lines = (workdir / "reward_metrics" / "train_norm_quantiles.csv").read_text().splitlines()
-    header, *found = csv.reader(lines)
+    header, *csv_rows = csv.reader(lines)
     assert header == [f"{level:.2f}" for level in np.arange(0.05, 0.96, 0.05)]
-    assert all(len(cell.partition(".")[2]) == 2 for row in found for cell in row)
+    assert all(len(cell.partition(".")[2]) == 2 for row in csv_rows for cell in row)
     # Two decimals: what lies at the edge of two may be rounded either way. Once trained, the parameters are a little apart
     # (below), which moved a quantile by 0.001.
-    quantiles = np.array(found, float)
+    quantiles = np.array(csv_rows, float)
     np.testing.assert_allclose(quantiles[0], wanted[0], atol=0.0051)
     np.testing.assert_allclose(quantiles, wanted, atol=0.01)
 
@@ -105,10 +110,10 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     assert trained.statistics["variance"] == pytest.approx(of_rewards[-1, 1], rel=5e-3)
     # A constant added to all rewards changes no loss: where they lie is rounding, of which Adam makes whole steps. So the
     # mean, and with it all that was written, is compared with that of the very parameters that the run ended with.
-    _, (mean, variance), own = evaluate(trained.params)
+    _, (mean, variance), quantiles_of_run = evaluate(trained.params)
     assert trained.statistics["mean"] == pytest.approx(mean, abs=1e-3 * np.sqrt(variance))
     assert trained.statistics["variance"] == pytest.approx(variance, rel=1e-4)
-    np.testing.assert_allclose(quantiles[-1], own, atol=0.0051)
+    np.testing.assert_allclose(quantiles[-1], quantiles_of_run, atol=0.0051)
     for tree in (trained.params, learned, start):
         tree["reward_head"].pop("bias")
     apart, moved = (optax.tree.norm(optax.tree.sub(learned, tree)) for tree in (trained.params, start))

@@ -69,11 +69,11 @@ def test_a_file_says_what_training_knew(tmp_path):
 
 @pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
-    whole = file.read_bytes()
-    size = 8 + struct.unpack("<Q", whole[:8])[0]
-    for place in [*range(0, size, 7), *range(size, len(whole), len(whole) // 200)]:
-        data = bytearray(whole)
-        data[place] ^= 1 << place % 8
+    content = file.read_bytes()
+    size = 8 + struct.unpack("<Q", content[:8])[0]
+    for position in [*range(0, size, 7), *range(size, len(content), len(content) // 200)]:
+        data = bytearray(content)
+        data[position] ^= 1 << position % 8
         file.write_bytes(data)
         with pytest.raises(UserError, match=str(file)):
             rewards.load(file)
@@ -204,9 +204,10 @@ def test_an_import_is_a_run_folder_made_once_unless_it_was_killed(tmp_path, file
     assert "holds this import of" in capsys.readouterr().out
     assert not list(workdir.rglob("*tmp*"))
     assert {"config.json", "versions.json", "import.json"} <= {path.name for path in workdir.iterdir()}
-    found, expected = read_run(workdir), make_reward(tmp_path, seed=1)
-    assert (found.step, found.config["stage"]) == (3, "train_reward")
-    jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
+    imported = read_run(workdir)
+    expected = make_reward(tmp_path, seed=1)
+    assert (imported.step, imported.config["stage"]) == (3, "train_reward")
+    jax.tree.map(np.testing.assert_array_equal, imported.params, expected.params)
     (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
     imports.check(importing(tmp_path / "copy.safetensors"), workdir)
     write_safetensors(make_reward(tmp_path, seed=0), file)

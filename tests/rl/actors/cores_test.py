@@ -8,28 +8,46 @@ from types import SimpleNamespace
 import pytest
 
 from motif_jax.rl.actors import cores
-from motif_jax.rl.actors.cores import Cores, OwnCores
+from motif_jax.rl.actors.cores import ActorCores, ThreadCores
 from motif_jax.rl.actors.pool import ActorPool
 from tests.rl.actors.pool_test import config, play
 
 
-def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "os", SimpleNamespace(**{**vars(os), "getuid": lambda: f"test_{os.getpid()}"}))
-    usable = os.sched_getaffinity(0)
-    first = Cores(1)
-    second = Cores(1)
-    assert set(first.numbers) <= usable
-    assert len(first.numbers) == (1 if len(usable) > 1 else 0)
-    assert not set(first.numbers) & set(second.numbers)
-    # A core that is given back can be claimed again.
-    claimed = first.numbers
+@pytest.fixture
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of four cores, where no training beside the tests claims any."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
+    # A claim's name holds the user's number.
+    monkeypatch.setattr(os, "getuid", os.getpid)
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_trainings_side_by_side_claim_different_cores() -> None:
+    first = ActorCores(1)
+    second = ActorCores(2)
+
+    assert len(first.ids) == 1
+    assert len(second.ids) == 2
+    assert not set(first.ids) & set(second.ids)
     first.close()
-    third = Cores(1)
-    assert third.numbers == claimed
-    # One core is always left for everything else.
-    assert Cores(len(usable)).numbers == ()
     second.close()
-    third.close()
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_a_core_that_is_given_back_can_be_claimed_again() -> None:
+    first = ActorCores(3)
+    first_ids = first.ids
+    assert ActorCores(1).ids == ()
+    first.close()
+
+    second = ActorCores(3)
+    assert second.ids == first_ids
+    second.close()
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_one_core_is_always_left_unclaimed() -> None:
+    assert ActorCores(4).ids == ()
 
 
 def test_actors_run_on_the_cores_of_the_config() -> None:
@@ -49,10 +67,10 @@ def test_threads_keep_off_the_actors_cores_until_the_end(monkeypatch: pytest.Mon
         sched_setaffinity=lambda thread, numbers: affinity.update({str(thread): set(numbers)}),
     )
     monkeypatch.setattr(cores, "os", stand_in)
-    own_cores = OwnCores([2, 3])
-    assert own_cores.numbers == (0, 1)
+    thread_cores = ThreadCores([2, 3])
+    assert thread_cores.ids == (0, 1)
     assert all(numbers == {0, 1} for numbers in affinity.values())
-    own_cores.close()
+    thread_cores.close()
     assert all(numbers == {0, 1, 2, 3} for numbers in affinity.values())
 
 
@@ -67,5 +85,5 @@ def test_threads_stay_on_all_cores_where_few_are_left(
         sched_setaffinity=lambda thread, numbers: moved.append(thread),
     )
     monkeypatch.setattr(cores, "os", stand_in)
-    OwnCores(actor_cores).close()
+    ThreadCores(actor_cores).close()
     assert not moved

@@ -19,7 +19,8 @@ GROUPS = 2  # of a worker
 
 def stuck(per_group: int, workers: int, slots: int, columns: int, order: random.Random) -> bool:
     """Whether groups, in any order, and the batcher all wait before 50 batches; a slot is free when all its columns are in batches."""
-    free, waiting = [slots] * workers * GROUPS, deque[int | None]()
+    free = [slots] * workers * GROUPS
+    waiting = deque[int | None]()
     for _ in range(50):
         while len(waiting) < columns:
             able = [group for group, count in enumerate(free) if count]
@@ -37,7 +38,8 @@ def stuck(per_group: int, workers: int, slots: int, columns: int, order: random.
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("per_group", [1, 3, 4, 5])
 def test_the_fewest_slots_suffice_and_one_fewer_does_not(workers: int, per_group: int) -> None:
-    order, fewer_were_stuck = random.Random(0), 0
+    order = random.Random(0)
+    fewer_were_stuck = 0
     for columns in range(1, 60):
         changes = {"batch_size": 8 * columns, "actors__envs_per_worker": GROUPS * per_group}
         config = recall_training(actors__workers=workers, hosts__count=1, **changes)
@@ -53,7 +55,8 @@ def test_the_fewest_slots_suffice_and_one_fewer_does_not(workers: int, per_group
 
 
 def test_open_files_are_allowed_up_to_what_the_system_lets(monkeypatch: pytest.MonkeyPatch) -> None:
-    needed, allowed = len(os.listdir("/proc/self/fd")) + 100 + 256, list[tuple[int, int]]()
+    needed = len(os.listdir("/proc/self/fd")) + 100 + 256
+    allowed = list[tuple[int, int]]()
     monkeypatch.setattr(pool.resource, "setrlimit", lambda _, limits: allowed.append(limits))
     for soft, hard in ((needed, needed), (needed - 1, needed), (1, -1), (-1, -1)):
         monkeypatch.setattr(pool.resource, "getrlimit", lambda _, limits=(soft, hard): limits)

@@ -138,7 +138,8 @@ class Fragile(Recall):
 
     def __init__(self, name: str, trouble: str, file: str, **options: Any) -> None:
         super().__init__(name, **options)
-        self._trouble, self._file = trouble, Path(file)
+        self._trouble = trouble
+        self._file = Path(file)
         if trouble == "stuck":
             with contextlib.suppress(FileExistsError):
                 self._file.touch(exist_ok=False)

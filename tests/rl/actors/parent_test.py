@@ -77,7 +77,8 @@ def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: py
         act(pool, ready)
         answers = pool.config.groups * RECORD.size
         wait_until(lambda: unread(pool._records) == answers, "the answers of all groups")
-        clock, ahead[0] = pool._clock, 1000.0
+        clock = pool._clock
+        ahead[0] = 1000.0
         wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
         assert pool.ready(1.0)
         clock = pool._clock

@@ -159,7 +159,8 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
     batch = golden_batch(observation, *inputs, **rewards, initial_state=n["state_in"])
     # So many rows that tiles are looked up, as in training.
     batch = with_padding(batch, -(-TABLE_ROWS // len(batch.first)))
-    config, network = golden_config(n), nethack_network(first_convolution="table")
+    config = golden_config(n)
+    network = nethack_network(first_convolution="table")
     optimizer = schedules.make_optimizer(config.optimizer)
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
     state = train_state(params, optimizer)

@@ -73,7 +73,8 @@ def test_rows_too_old_have_no_loss_but_normalise_advantages() -> None:
 @pytest.mark.parametrize("exploration", ["none", "entropy", "symmetric_kl"])
 def test_the_exploration_loss_equals_its_formula(exploration: str) -> None:
     settings = Appo(exploration=exploration, exploration_coefficient=0.1, max_policy_lag=100)
-    state, rollouts = start(config(Appo()))[0], batch()
+    state = start(config(Appo()))[0]
+    rollouts = batch()
     output, terms = losses_of(settings, state, rollouts)
     p = np.asarray(jax.nn.softmax(output.logits))
     legal = rollouts.observation["legal"][:-1] != 0
@@ -111,7 +112,8 @@ def test_one_epoch_of_one_minibatch_draws_nothing() -> None:
 
 def test_the_published_bootstrap_moves_the_last_target_of_running_episodes() -> None:
     settings = Appo(gamma=0.9, max_policy_lag=100)
-    state, rollouts = start(config(Appo()))[0], batch()
+    state = start(config(Appo()))[0]
+    rollouts = batch()
     rollouts = rollouts._replace(
         last=np.zeros_like(rollouts.last), truncated=np.zeros_like(rollouts.truncated)
     )
@@ -163,8 +165,10 @@ def test_statistics_move_towards_the_targets_by_their_rate() -> None:
 
 def test_popart_clips_values_around_those_that_were_played() -> None:
     """The head is rescaled with the scale, so that no value has moved and nothing is clipped."""
-    state, rollouts = start(config(Appo()))[0], batch()
-    then, now = statistics(2, 1), statistics(50, 3)
+    state = start(config(Appo()))[0]
+    rollouts = batch()
+    then = statistics(2, 1)
+    now = statistics(50, 3)
     rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
     acting = appo.in_units_of_reward(state.params, then)
     rollouts = rollouts._replace(behaviour_value=NETWORK.apply(acting, *rows)[1][:-1])
@@ -180,7 +184,8 @@ def test_popart_clips_values_around_those_that_were_played() -> None:
 
 
 def test_acting_values_are_in_units_of_reward() -> None:
-    state, rollouts = start(config(Appo()))[0], batch()
+    state = start(config(Appo()))[0]
+    rollouts = batch()
     rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
     acting = appo.in_units_of_reward(state.params, statistics(2, 3))
     raw = NETWORK.apply(state.params, *rows)[1]
@@ -214,7 +219,8 @@ def test_advantages_in_units_of_returns_need_their_scale() -> None:
 def test_on_policy_targets_are_discounted_returns(advantage: str) -> None:
     """Without clips and with lambda 1 both methods give the discounted return."""
     settings = Appo(advantage=advantage, gae_lambda=1.0, gamma=0.9, rho_clip=1.0, c_clip=1.0)
-    state, rollouts = start(config(Appo()))[0], batch(padding=0.0)
+    state = start(config(Appo()))[0]
+    rollouts = batch(padding=0.0)
     rollouts = rollouts._replace(
         last=np.zeros_like(rollouts.last),
         truncated=np.zeros_like(rollouts.truncated),
@@ -234,7 +240,8 @@ def test_on_policy_targets_are_discounted_returns(advantage: str) -> None:
 
 def test_gae_with_lambda_zero_is_the_temporal_difference() -> None:
     settings = Appo(advantage="gae", gae_lambda=0.0, gamma=0.9)
-    state, rollouts = start(config(Appo()))[0], batch(padding=0.0)
+    state = start(config(Appo()))[0]
+    rollouts = batch(padding=0.0)
     rollouts = rollouts._replace(
         last=np.zeros_like(rollouts.last), truncated=np.zeros_like(rollouts.truncated)
     )

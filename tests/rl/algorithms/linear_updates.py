@@ -23,7 +23,10 @@ from motif_jax.rl.config import AgentConfig, AgentReward
 from motif_jax.rl.update_plan import algorithm_of
 from tests.agents import random_batch
 
-STEPS, ROLLOUTS, ACTIONS, WORDS = 6, 4, 4, 130
+STEPS = 6
+ROLLOUTS = 4
+ACTIONS = 4
+WORDS = 130
 SPEC = EnvironmentSpec(
     {
         "signal": ArraySpec((3,), "float32"),

@@ -38,7 +38,8 @@ TERMS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("name", TERMS)
 def test_terms_of_the_loss(golden: Any, name: str) -> None:
-    n, (loss, of, slope) = golden("ppo_losses.npz"), TERMS[name]
+    n = golden("ppo_losses.npz")
+    loss, of, slope = TERMS[name]
     assert 1 / float(n["clip_high"]) == pytest.approx(float(n["clip_low"]))
     np.testing.assert_allclose(losses.entropy(n["logits"]), n["entropy"], rtol=1e-5, atol=1e-6)
     value, gradient = jax.value_and_grad(loss)(n[of], n)
@@ -52,8 +53,10 @@ def test_terms_of_the_loss(golden: Any, name: str) -> None:
 )
 def test_exploration_losses(golden: Any, case: str, kind: str) -> None:
     n = golden("exploration_and_gae.npz")
-    logits, valid = n[f"{case}/logits"], n[f"{case}/valid"]
-    loss, rows = getattr(losses, f"{kind}_loss"), getattr(losses, kind)(logits)
+    logits = n[f"{case}/logits"]
+    valid = n[f"{case}/valid"]
+    loss = getattr(losses, f"{kind}_loss")
+    rows = getattr(losses, kind)(logits)
     np.testing.assert_allclose(rows, n[f"{case}/{kind}/per_row"], rtol=1e-5, atol=1e-6)
     graded = jax.jit(jax.value_and_grad(lambda x: loss(x, valid, float(n["coefficient"]))))
     value, gradient = graded(logits)
@@ -140,7 +143,8 @@ def test_means_ignore_rows_that_do_not_count() -> None:
 
 
 def test_means_over_an_axis_weigh_by_rows() -> None:
-    x, valid = np.arange(12.0).reshape(3, 4), np.array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
+    x = np.arange(12.0).reshape(3, 4)
+    valid = np.array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
 
     def reduce(x: Any, valid: Any) -> tuple[Any, ...]:
         mean, std = reductions.mean_and_std(x, valid, "d")

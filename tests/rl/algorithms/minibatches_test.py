@@ -12,7 +12,9 @@ import pytest
 from motif_jax.rl.algorithms import minibatches, ppo
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-ROLLOUTS, EPOCHS, MINIBATCHES = 24, 5, 3
+ROLLOUTS = 24
+EPOCHS = 5
+MINIBATCHES = 3
 
 
 def drawn(devices: int, seed: int = 0) -> np.ndarray:

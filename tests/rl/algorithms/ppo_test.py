@@ -46,10 +46,12 @@ def test_the_log_of_episodes_is_that_of_the_published_collector(number, tmp_path
     environments = calls[0]["num_envs"]
     log = GlamLog(tmp_path, environments, 20.0, (0.5, 0.01))
     metrics = "loss/policy loss/value policy/entropy value/mean optimizer/gradient_norm".split()
-    returns, lengths = np.zeros(environments), np.zeros(environments)
+    returns = np.zeros(environments)
+    lengths = np.zeros(environments)
     for update, call in enumerate(calls):
         for reward, done in zip(call["env_rewards"], call["dones"], strict=True):
-            returns, lengths = returns + reward, lengths + 1
+            returns = returns + reward
+            lengths = lengths + 1
             ended = np.flatnonzero(done)
             log.add([{"return": returns[env], "length": lengths[env]} for env in ended])
             returns[ended] = lengths[ended] = 0
@@ -63,7 +65,8 @@ def test_the_log_of_episodes_is_that_of_the_published_collector(number, tmp_path
         for name in (
             "return_per_episode", "reshaped_return_per_episode", "reshaped_return_bonus_per_episode", "num_frames_per_episode",
         ):  # fmt: skip
-            published, name = np.array(call["log"][name]), name.removesuffix("_per_episode")
+            published = np.array(call["log"][name])
+            name = name.removesuffix("_per_episode")
             for statistic in ("mean", "std", "min", "max"):
                 wanted = getattr(published, statistic)()
                 assert float(row[f"{name}_{statistic}"]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
@@ -82,7 +85,8 @@ def test_shaped_rewards():
 )
 def test_loss_gradient_and_step_of_the_published_updater(number, form):
     case = GOLDEN["ppo_loss"][number]
-    wanted, batch = case[form], case["batch"]
+    wanted = case[form]
+    batch = case["batch"]
     group = (lambda x: ppo.block_rows(x, batch)) if form == "as_published" else (lambda x: x)
     samples = ppo.Samples(
         action=array(case["actions"], np.int32),

@@ -154,7 +154,8 @@ def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
 
     def loss(params: Any) -> Any:
         """The loss of rows whose sequences start from the states of `state`."""
-        starts, outputs = rollouts.initial_state, []
+        starts = rollouts.initial_state
+        outputs = []
         for begin in range(0, STEPS, length):
             rows = {name: x[begin : begin + length] for name, x in rollouts.observation.items()}
             first = rollouts.first[begin : begin + length]

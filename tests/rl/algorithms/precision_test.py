@@ -13,7 +13,8 @@ from motif_jax.rl.algorithms import appo, losses, total_reward
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params, train_state
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-LENGTH, ROLLOUTS = 8, 4
+LENGTH = 8
+ROLLOUTS = 4
 
 
 def relative_error(value: Any, reference: Any) -> float:
@@ -32,7 +33,8 @@ def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> Non
     batch = batch._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
     state = train_state(params, optax.identity())
     reward = total_reward.compute_rewards(config.reward, batch, "message_count").total
-    gradients, metrics = {}, {}
+    gradients = {}
+    metrics = {}
     for dtype, network in networks.items():
         update = jax.jit(lambda s, b, r, n=network: appo.gradient(n, config, s, b, r)[:2])
         gradients[dtype], metrics[dtype] = update(state, batch, reward)

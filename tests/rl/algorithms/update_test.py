@@ -128,7 +128,8 @@ def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_t
         assert observation["signal"].shape == (rows, ROLLOUTS, 3)
         return scale * observation["signal"][..., 0]
 
-    settings, plain = config(algorithm), batch()
+    settings = config(algorithm)
+    plain = batch()
     state, update_inside = start(settings, reward_fn, pays_last_text)
     state = state._replace(reward_params=jnp.float32(2))
     _, update_outside = start(settings, None, pays_last_text)

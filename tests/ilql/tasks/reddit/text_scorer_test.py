@@ -14,13 +14,16 @@ from tests.lm import characters
 ROOM = 38
 
 
-@pytest.mark.parametrize(("longest", "kept"), [(None, "abcd"), (5, "abcd"), (4, "abc"), (3, "ab")])
-def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, kept: str) -> None:
+@pytest.mark.parametrize(("longest", "scored_text"), [(None, "abcd"), (5, "abcd"), (4, "abc"), (3, "ab")])
+def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, scored_text: str) -> None:
     tokenizer = Tokenizer.read(characters.write(tmp_path))
 
     rows = encoded(tokenizer, ["abcd", "a"], longest)
 
-    assert rows == [[*characters.numbers(kept), characters.END], [*characters.numbers("a"), characters.END]]
+    assert rows == [
+        [*characters.numbers(scored_text), characters.END],
+        [*characters.numbers("a"), characters.END],
+    ]
 
 
 @pytest.mark.parametrize("room", [ROOM, None])

@@ -52,8 +52,11 @@ class Faulty(BaseHTTPRequestHandler):
 @pytest.fixture
 def faulty():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Faulty)
-    server.daemon_threads, server.address = True, f"http://127.0.0.1:{server.server_address[1]}"
-    server.heard, server.script, server.let_go = [], [], threading.Event()
+    server.daemon_threads = True
+    server.address = f"http://127.0.0.1:{server.server_address[1]}"
+    server.heard = []
+    server.script = []
+    server.let_go = threading.Event()
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield server
     server.let_go.set()

@@ -31,7 +31,8 @@ class Scripted:
     failures = 0
 
     def __init__(self, changes):
-        self.changes, self.heard = changes, []
+        self.changes = changes
+        self.heard = []
 
     def step(self, history, caption, features):
         self.heard.append((history, caption, features))

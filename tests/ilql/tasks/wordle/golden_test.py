@@ -44,7 +44,8 @@ def code_by(text: str, guess: str) -> int:
 def test_games():
     for number, golden in enumerate(PLAYED["games"]):
         assert golden["id"] == number
-        table, turns = TABLES[golden["word_list"]], golden["turns"]
+        table = TABLES[golden["word_list"]]
+        turns = golden["turns"]
         outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
         for turn, outcome in zip(turns, outcomes, strict=True):
             now = outcome.observation
@@ -117,8 +118,8 @@ def test_the_experts_gains_and_words():
             continue
         # Every knowledge that the first best word leads to, by how many words, and how many words it leaves.
         row = table.table[table.index[case["best_words"][0]]][members]
-        found = dict(zip(*np.unique(row, return_counts=True), strict=True))
+        counts = dict(zip(*np.unique(row, return_counts=True), strict=True))
         for known, leading, left in case["outcomes_of_best"]:
-            assert found[code_by(known, case["best_words"][0])] == leading == left
+            assert counts[code_by(known, case["best_words"][0])] == leading == left
         if len(case["outcomes_of_best"]) < 40:
-            assert len(found) == len(case["outcomes_of_best"])
+            assert len(counts) == len(case["outcomes_of_best"])

@@ -14,7 +14,8 @@ from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """The options of tweets by simulated people, and the folder that holds them."""
-    folder, task = tmp_path_factory.mktemp("tweets"), Wordle({"simulated": 40, "write_structure": True})
+    folder = tmp_path_factory.mktemp("tweets")
+    task = Wordle({"simulated": 40, "write_structure": True})
     return task.prepare("tweets", "fitting", folder), folder
 
 

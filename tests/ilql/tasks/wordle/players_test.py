@@ -61,7 +61,9 @@ def test_a_board_leaves_out_guesses_that_its_table_lacks() -> None:
 def test_a_picture_colours_letters_and_shows_other_texts_as_they_are() -> None:
     coloured, plain = picture(["crane", "none"], [CODES["<y><g><g><b><g>"], None]).split("\n")
 
-    yellow, green, grey = "\x1b[30;43m", "\x1b[30;42m", "\x1b[;100m"
+    yellow = "\x1b[30;43m"
+    green = "\x1b[30;42m"
+    grey = "\x1b[;100m"
     cells = [(yellow, "C"), (green, "R"), (green, "A"), (grey, "N"), (green, "E")]
     assert coloured == "".join(f"{colour} {letter} \x1b[0m" for colour, letter in cells)
     assert plain == "none"

@@ -10,7 +10,8 @@ from motif_jax.ilql.tasks.wordle.colours import CODES
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.task import Wordle
 
-GAMES, FIRST_GROUP = 9, 100
+GAMES = 9
+FIRST_GROUP = 100
 
 
 def draw(kind: str, games: int = GAMES, **options: object) -> Dialogues:

@@ -20,7 +20,8 @@ from motif_jax.ilql.tasks.wordle.words import read_words
 
 WORDS = ["panic", "solar", "shire", "proxy"]
 GUESSES = [*WORDS, "point", "robot", "sugar", "light", "those"]
-DAYS, NEVER = read_words("days", "tweet_words"), CODES["<g><g><g><g><b>"]
+DAYS = read_words("days", "tweet_words")
+NEVER = CODES["<g><g><g><g><b>"]
 
 
 def code(guess, word):
@@ -43,14 +44,15 @@ def test_the_published_structure_there_and_back(tmp_path):
 
 def every_way(games, guesses, true_word):
     """What the published rejections come to: all pairs of game and word that fit alike, then all guesses of each row."""
-    ways, pairs = collections.Counter(), []
+    ways = collections.Counter()
+    pairs = []
     for game, (word, table) in itertools.product(games, guesses.to_json().items()):
         row = [str(CODE_TEXTS[code]) for code in game.codes]
         if set(row) <= table.keys() and (word == game.word or not true_word):
             pairs.append((row, list(itertools.product(*(table[colours] for colours in row)))))
     for row, choices in pairs:
-        for said in choices:
-            ways[tuple(itertools.chain(*zip(said, row)))] += 1 / len(pairs) / len(choices)
+        for guessed in choices:
+            ways[tuple(itertools.chain(*zip(guessed, row)))] += 1 / len(pairs) / len(choices)
     return ways
 
 
@@ -63,12 +65,12 @@ def test_games_are_drawn_exactly(true_word):
     wanted = every_way(games, guesses, true_word)
     drawn = TweetGames(games, guesses, *([True] if true_word else []))
     dialogues = drawn(np.random.default_rng(1), 40_000, 0)
-    found = collections.Counter(dialogue.texts for dialogue in dialogues)
-    assert found.keys() == wanted.keys()
+    counts = collections.Counter(dialogue.texts for dialogue in dialogues)
+    assert counts.keys() == wanted.keys()
     assert len(wanted) == (4 if true_word else 16)
     assert {dialogue.terminal for dialogue in dialogues} == {True, true_word}
     for texts, share in wanted.items():
-        assert abs(found[texts] / 40_000 - share) < 5 * np.sqrt(share / 40_000)
+        assert abs(counts[texts] / 40_000 - share) < 5 * np.sqrt(share / 40_000)
 
 
 def test_impossible_rows_are_counted():
@@ -89,7 +91,8 @@ def test_the_best_games_and_how_the_published_code_ranks_them():
 
 
 def test_rows_are_the_first_block_of_squares_until_the_word():
-    row, won = "⬛🟨🟩⬜🟦", "🟧🟩🟩🟩🟩"
+    row = "⬛🟨🟩⬜🟦"
+    won = "🟧🟩🟩🟩🟩"
     code = 3 + 2 * 9 + 81
     assert tweets.rows_of(f"Wordle 3/6\n\n{row}\n{row[::-1]}\n\n{won}") == (code, 1 + 2 * 9 + 27)
     assert tweets.rows_of("\n".join([row] * 8)) == (code,) * 6

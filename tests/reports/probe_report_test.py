@@ -12,7 +12,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.display import page
-from motif_jax.reports import generalisation_files, generalisation_section, probes
+from motif_jax.reports import generalisation_files, generalisation_section, probe_report
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
 
@@ -33,28 +33,30 @@ def run(tmp_path: Path) -> Path:
         "prompt": prompt,
     }
     description = {"actions": ["left", "right", "on"], "probes": [probe]}
-    (tmp_path / probes.DESCRIPTION).write_text(json.dumps(description))
+    (tmp_path / probe_report.DESCRIPTION).write_text(json.dumps(description))
     lines = [
         {"update": update, "step": 100 * update, "probabilities": [probabilities]}
         for update, probabilities in enumerate((UNSURE, UNSURE, SURE))
     ]
-    (tmp_path / probes.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / probe_report.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
     without = [
         {"probe": 0, "observation": 0, "clause": 0, "probabilities": SURE},
         {"probe": 0, "observation": 0, "clause": 1, "probabilities": [0.3, 0.05, 0.65]},
     ]
-    (tmp_path / probes.CLAUSES).write_text(json.dumps({"update": 2, "step": 200, "without": without}) + "\n")
+    (tmp_path / probe_report.CLAUSES).write_text(
+        json.dumps({"update": 2, "step": 200, "without": without}) + "\n"
+    )
     return tmp_path
 
 
-def read(run: Path) -> probes.Probes:
-    contents = probes.read(run)
+def read(run: Path) -> probe_report.Probes:
+    contents = probe_report.read(run)
     assert contents is not None
     return contents
 
 
-def rendered(contents: probes.Probes) -> str:
-    section = probes.section(contents)
+def rendered(contents: probe_report.Probes) -> str:
+    section = probe_report.section(contents)
     assert section is not None
     return page.render("t", "", [section])
 
@@ -95,28 +97,28 @@ def test_more_updates_than_columns_are_thinned_out(run: Path) -> None:
 
 
 def test_a_run_without_probes_has_no_section(tmp_path: Path) -> None:
-    assert probes.section(probes.read(tmp_path)) is None
+    assert probe_report.section(probe_report.read(tmp_path)) is None
 
 
 def test_a_run_before_its_first_update_has_no_probes(run: Path) -> None:
-    (run / probes.LINES).write_text("")
+    (run / probe_report.LINES).write_text("")
 
-    assert probes.read(run) is None
+    assert probe_report.read(run) is None
 
 
 def test_a_line_of_another_length_is_refused(run: Path) -> None:
-    with open(run / probes.LINES, "a") as file:
+    with open(run / probe_report.LINES, "a") as file:
         file.write('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
 
     with pytest.raises(UserError, match="probes"):
-        probes.read(run)
+        probe_report.read(run)
 
 
 def test_lines_of_other_actions_are_refused(run: Path) -> None:
-    (run / probes.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+    (run / probe_report.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
 
     with pytest.raises(UserError, match=r"damaged \(probabilities of other probes or actions\): remove"):
-        probes.read(run)
+        probe_report.read(run)
 
 
 @pytest.fixture

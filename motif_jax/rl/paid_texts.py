@@ -1,0 +1,108 @@
+"""What a training pays for which texts: summed between two rows of its log, and written as lines of paid_texts.jsonl."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.core import text_bytes
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import append_lines, json_line, naming, read_json_lines
+from motif_jax.core.metrics import MetricTable
+
+FILE_NAME = "paid_texts.jsonl"
+# Texts of a line: those that were paid most.
+TOP = 20
+
+
+class PaidText(NamedTuple):
+    """A text, how many steps had it, and what these were paid, discounted by count and without coefficient."""
+
+    text: str
+    steps: int
+    paid: float
+
+
+class PaidRow(NamedTuple):
+    """What was paid since the row before: in all, without texts that cost something, and for the texts that were paid most."""
+
+    step: int
+    total: float
+    most: list[PaidText]
+
+
+class PaidTexts:
+    """Sums what texts are paid. The batcher's thread adds, the main thread takes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sums: dict[bytes, tuple[int, float]] = {}  # text -> steps, paid
+
+    def add(self, texts: np.ndarray, counts: np.ndarray, paid: np.ndarray) -> None:
+        """Adds a batch: distinct texts uint8 [N, L], int [N] steps that have them, float [N] what these are paid in all."""
+        is_paid = paid != 0
+        keys = [row.tobytes() for row in texts[is_paid]]
+        with self._lock:
+            for key, steps, amount in zip(
+                keys, counts[is_paid].tolist(), paid[is_paid].tolist(), strict=True
+            ):
+                steps_before, paid_before = self._sums.get(key, (0, 0.0))
+                self._sums[key] = (steps_before + steps, paid_before + amount)
+
+    def take(self, step: int) -> PaidRow:
+        """The sums since the last call, as the row of environment step `step`."""
+        with self._lock:
+            sums = self._sums
+            self._sums = {}
+        positive = [(key, steps, paid) for key, (steps, paid) in sums.items() if paid > 0]
+        positive.sort(key=lambda entry: (-entry[2], entry[0]))
+        most = [
+            PaidText(text_bytes.decode(key.rstrip(b"\0")), steps, paid) for key, steps, paid in positive[:TOP]
+        ]
+        return PaidRow(step, sum(paid for _, _, paid in positive), most)
+
+
+class PaidTextLog(ExitStack):
+    """Writes rows to a run's paid_texts.jsonl; a resumed run drops those after `resume_step`, None for a new run.
+
+    Raises UserError: the file is damaged; OSError: it cannot be written, also in `write`; it is named.
+    """
+
+    def __init__(self, workdir: Path, resume_step: int | None) -> None:
+        super().__init__()
+        self._path = workdir / FILE_NAME
+        last_step = -1 if resume_step is None else resume_step
+        self._file = self.enter_context(
+            append_lines(self._path, lambda line: json.loads(line)["step"] <= last_step)
+        )
+
+    def write(self, row: PaidRow) -> None:
+        line = json_line(row._asdict() | {"most": [list(paid) for paid in row.most]})
+        with naming(self._path):
+            self._file.write(line)
+            self._file.flush()
+
+
+def read(workdir: Path) -> Iterator[PaidRow]:
+    """The rows of a run, none without the file. Raises UserError: it is damaged."""
+    path = workdir / FILE_NAME
+    for row in read_json_lines(path, ["step"]):
+        try:
+            yield PaidRow(row["step"], float(row["total"]), [PaidText(*paid) for paid in row["most"]])
+        except (LookupError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is damaged at step {row['step']} ({error}): take the line out") from None
+
+
+def as_table(row: PaidRow) -> MetricTable:
+    """The texts of a row with their shares of all that was paid."""
+    cells: list[tuple[str, ...]] = []
+    for text, steps, paid in row.most:
+        share = 100 * paid / row.total
+        cells.append((f"{share:.1f} %", f"{paid:.4g}", f"{steps:,}", text or "(no text)"))
+    return MetricTable(("share", "paid", "steps", "text"), cells)

@@ -1,0 +1,97 @@
+"""Checks of config values, and the lines with which they refuse one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+
+CONFIG = {"a": {"b": 0, "c": "x"}, "folder": None, "file": __file__}
+
+
+def test_an_error_for_a_user_is_one_line() -> None:
+    assert str(UserError("a: \n  b\tc\r\nd\n")) == "a: b c d"
+
+
+@pytest.mark.parametrize("value", [0, -1.5, 10**308])
+def test_a_number_that_a_float_can_hold_is_finite(value: object) -> None:
+    assert checks.is_finite(value)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), float("nan"), float("inf"), True, "1", None], ids=repr
+)
+def test_other_values_are_no_finite_numbers(value: object) -> None:
+    assert not checks.is_finite(value)
+
+
+@pytest.mark.parametrize("text", ["0", "12", "9" * 18])
+def test_digits_are_a_natural_number(text: str) -> None:
+    assert checks.is_natural(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 19, "", "-1", "1.0", "²", "1\n"], ids=repr)
+def test_other_texts_are_no_natural_numbers(text: str) -> None:
+    assert not checks.is_natural(text)
+
+
+def test_a_flat_config_has_dotted_keys() -> None:
+    assert checks.flat(CONFIG) == {"a.b": 0, "a.c": "x", "folder": None, "file": __file__}
+
+
+@pytest.mark.parametrize(
+    ("key", "is_there"), [("a.b", True), ("a.d", False), ("folder.b", False), ("a", True)]
+)
+def test_keys_are_looked_for_in_sections(key: str, is_there: bool) -> None:
+    assert checks.has(CONFIG, key) == is_there
+
+
+def test_a_list_is_read_without_blanks_and_empty_entries() -> None:
+    assert checks.listed(" a, b,,c ,") == ["a", "b", "c"]
+
+
+def test_allowed_values_pass(tmp_path: Path) -> None:
+    checks.choice(CONFIG, "a.c", "xy")
+    checks.positive(CONFIG, "a.b", allow_zero=True)
+    checks.positive({"n": 0.1}, "n")
+
+    assert checks.existing_folder({"here": str(tmp_path)}, "here") == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("check", "line"),
+    [
+        (lambda: checks.choice(CONFIG, "a.c", iter(["y", 3])), "a.c='x': must be one of y, 3"),
+        (lambda: checks.positive(CONFIG, "a.b"), "a.b=0: must be a number above 0"),
+        (lambda: checks.positive({"n": -1}, "n", allow_zero=True), "n=-1: must be a number of at least 0"),
+        (
+            lambda: checks.existing_folder(CONFIG, "folder"),
+            "folder=None: must be a folder: give it with --config.folder=DIR",
+        ),
+        (lambda: checks.existing_folder(CONFIG, "file"), f"file='{__file__}': must be an existing folder"),
+    ],
+    ids=["choice", "positive", "not negative", "no folder", "a file"],
+)
+def test_a_refused_value_is_named_with_its_allowed_values(check: Callable[[], Any], line: str) -> None:
+    with pytest.raises(UserError) as error:
+        check()
+
+    assert str(error.value) == f"config.{line}"
+
+
+def test_an_unknown_variant_is_named_with_the_known_ones() -> None:
+    assert str(checks.unknown_variant("c", "ab")) == "variant 'c' is not one of 'a', 'b'"
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 1), (5, 4)])
+def test_a_worker_for_each_core_but_one(monkeypatch: pytest.MonkeyPatch, cores: int, workers: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+
+    assert checks.available_cores() == cores
+    assert checks.default_workers() == workers

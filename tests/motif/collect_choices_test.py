@@ -1,0 +1,102 @@
+"""What a collection chooses by its config: players, recorded fields, and room on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.motif import collect
+from tests.reward_fixtures import load_config
+
+
+@pytest.fixture(scope="module")
+def nethack() -> EnvironmentSpec:
+    return registry.spec("NetHackScore-v1")
+
+
+@pytest.fixture(scope="module")
+def recall() -> EnvironmentSpec:
+    return registry.spec("Recall-v0")
+
+
+def config_of(**values: Any) -> Any:
+    return load_config("collect", "smoke", {"num_pairs": 1000, "length": 3, **values})
+
+
+def mixture(**values: Any) -> Any:
+    return config_of(**{"mixture.walker": 0, "mixture.agents": 0.5, **values})
+
+
+def test_a_mixture_leaves_players_without_weight_out(nethack: EnvironmentSpec) -> None:
+    assert collect.player_weights(mixture(), nethack) == {
+        "uniform": 2,
+        "runner": 3,
+        "kicker": 6,
+        "searcher": 1,
+        "eater": 2,
+        "descender": 3,
+        "agents": 0.5,
+    }
+
+
+def test_without_scripted_players_a_mixture_has_the_others(recall: EnvironmentSpec) -> None:
+    assert collect.player_weights(mixture(), recall) == {"uniform": 2.0, "agents": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("policy", "weights"), [("random", {"uniform": 1.0}), ("scripted", {"scripted": 1.0})]
+)
+def test_one_player_plays_alone(nethack: EnvironmentSpec, policy: str, weights: dict[str, float]) -> None:
+    assert collect.player_weights(mixture(policy=policy), nethack) == weights
+
+
+def test_screens_of_a_terminal_are_recorded(nethack: EnvironmentSpec) -> None:
+    assert collect.recorded_fields(config_of(), nethack) == ("blstats", "tty_chars", "tty_colors")
+
+
+def test_glyphs_are_recorded_in_place_of_screens(nethack: EnvironmentSpec) -> None:
+    config = config_of(screens=False, glyphs=True)
+
+    assert collect.recorded_fields(config, nethack) == ("blstats", "glyphs")
+
+
+def test_fields_that_an_environment_lacks_are_not_recorded(recall: EnvironmentSpec) -> None:
+    assert collect.recorded_fields(config_of(screens=False, glyphs=True), recall) == ()
+
+
+class DiskUsage(NamedTuple):
+    """What `shutil.disk_usage` returns."""
+
+    total: int
+    used: int
+    free: int
+
+
+# Texts and rewards of three steps of two sub-sequences, twice and a little more.
+NEEDED = int(2.1 * (256 + 4) * 3 * 2 * 1000)
+
+
+def leave_room(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: DiskUsage(size, 0, size))
+
+
+def test_a_disk_with_just_enough_room_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recall: EnvironmentSpec
+) -> None:
+    leave_room(monkeypatch, NEEDED)
+
+    collect.require_disk_space(config_of(), tmp_path / "new/run", recall)
+
+
+def test_a_disk_with_a_byte_too_little_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recall: EnvironmentSpec
+) -> None:
+    leave_room(monkeypatch, NEEDED - 1)
+
+    with pytest.raises(UserError, match=f"needs about 0.00328 GB .*, {tmp_path} has 0.00328 GB:"):
+        collect.require_disk_space(config_of(), tmp_path / "new/run", recall)

@@ -1,0 +1,83 @@
+"""What texts are paid between two rows of a training's log."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.rl import paid_texts
+from motif_jax.rl.paid_texts import PaidRow, PaidText, PaidTextLog, PaidTexts
+
+
+def texts(*rows: str) -> np.ndarray:
+    padded = [row.encode().ljust(8, b"\0") for row in rows]
+    return np.frombuffer(b"".join(padded), np.uint8).reshape(len(rows), 8)
+
+
+def test_batches_are_summed_by_text_and_the_most_paid_stand_first() -> None:
+    sums = PaidTexts()
+
+    sums.add(texts("kill", "gold", "wall"), np.array([1, 4, 9]), np.array([1.0, 2.0, 0.0]))
+    sums.add(texts("kill"), np.array([3]), np.array([1.5]))
+
+    assert sums.take(7) == PaidRow(7, 4.5, [PaidText("kill", 4, 2.5), PaidText("gold", 4, 2.0)])
+
+
+def test_a_text_that_costs_is_not_among_the_most_paid() -> None:
+    sums = PaidTexts()
+
+    sums.add(texts("kill", "wall"), np.array([1, 2]), np.array([1.0, -5.0]))
+
+    assert sums.take(1) == PaidRow(1, 1.0, [PaidText("kill", 1, 1.0)])
+
+
+def test_a_row_has_what_was_paid_since_the_row_before() -> None:
+    sums = PaidTexts()
+    sums.add(texts("kill"), np.array([1]), np.array([1.0]))
+    sums.take(1)
+
+    sums.add(texts("gold"), np.array([1]), np.array([2.0]))
+
+    assert sums.take(2).most == [PaidText("gold", 1, 2.0)]
+
+
+def test_nothing_is_lost_between_two_threads() -> None:
+    sums = PaidTexts()
+    rows = []
+
+    def add() -> None:
+        for _ in range(2000):
+            sums.add(texts("kill"), np.array([1]), np.array([1.0]))
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    while thread.is_alive():
+        rows.append(sums.take(0))
+    thread.join()
+    rows.append(sums.take(0))
+
+    assert sum(row.total for row in rows) == 2000
+
+
+def test_a_resumed_run_drops_rows_after_its_checkpoint(tmp_path: Path) -> None:
+    with PaidTextLog(tmp_path, None) as log:
+        for step in (10, 20, 30):
+            log.write(PaidRow(step, 1.0, [PaidText("ünlock", 1, 1.0)]))
+
+    with PaidTextLog(tmp_path, 20) as log:
+        log.write(PaidRow(25, 2.0, []))
+
+    rows = list(paid_texts.read(tmp_path))
+    assert [row.step for row in rows] == [10, 20, 25]
+    assert rows[0].most == [PaidText("ünlock", 1, 1.0)]
+
+
+def test_a_line_without_its_parts_is_named(tmp_path: Path) -> None:
+    (tmp_path / paid_texts.FILE_NAME).write_text('{"step": 3, "total": 1.0}\n')
+
+    with pytest.raises(UserError, match=r"paid_texts\.jsonl is damaged at step 3"):
+        list(paid_texts.read(tmp_path))
