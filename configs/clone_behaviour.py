@@ -24,7 +24,7 @@ KEYS = {
     **section_keys(CloningConfig),
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     "environment": _AGENT["environment"] | {"name": Key(None, "where the agent plays afterwards", str)},
-    "compat": compat.switches("bc_unshuffled bc_pad_in_loss glam_french_goal"),
+    "compat": compat.switches("bc_unshuffled bc_pad_in_loss glam_french_goal glam_separate_tokens"),
 }
 VARIANTS = {
     "faithful": {

@@ -29,7 +29,8 @@ from motif_jax.schema import Key, non_negative, positive, section, section_keys,
 
 # Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
 _ALWAYS = (
-    "timeout_as_terminal glam_value_broadcast glam_french_goal glam_untrained_dropout glam_fixed_kind_per_env"
+    "timeout_as_terminal glam_value_broadcast glam_french_goal glam_untrained_dropout glam_fixed_kind_per_env "
+    "glam_separate_tokens"
 )
 FAITHFUL = f"{_ALWAYS} glam_raw_logit_score glam_pad_plus_one"
 FAITHFUL_FIRST_RELEASE = f"{_ALWAYS} glam_scaled_probability_score glam_end_token"

@@ -46,8 +46,11 @@ class Compat:
     # GLAM, its baselines and its cloning.
     glam_raw_logit_score: bool = quirk("scores of actions are sums of raw logits")
     glam_pad_plus_one: bool = quirk("each place of padding adds 1 to a score")
+    glam_separate_tokens: bool = quirk(
+        "prompts and actions are tokenised apart for decoders, too, as for T5: tokens that no text has"
+    )
     glam_scaled_probability_score: bool = quirk("scores are probabilities over the greatest of all actions")
-    glam_end_token: bool = quirk("end tokens stand round prompts and actions")
+    glam_end_token: bool = quirk("end tokens stand round prompts and actions, which are tokenised apart")
     glam_untrained_dropout: bool = quirk("models made from a config sample and learn with dropout")
     glam_value_broadcast: bool = quirk(
         "each value is pulled to the returns of the steps that a process learns from together"

@@ -20,6 +20,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import LoraOnBase
+from motif_jax.envs.babyai_text.prompts import CANDIDATE_STARTS, CANDIDATES, TOKENS, behind_prompt
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import config as language_config
@@ -31,9 +32,6 @@ from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 
-# Fields of the observation.
-TOKENS = "tokens"
-CANDIDATES = "candidates"
 # The head of a policy that does not score words.
 ACTIONS = "actions"
 # Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
@@ -78,11 +76,16 @@ class PromptReader:
         return params
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Cuts `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled."""
+        """Cuts `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled.
+
+        `candidates` are cut behind the longest, which is the same for nearly all prompts.
+        """
         tokens = observation[TOKENS]
-        columns = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
-        longest = int(columns[-1]) + 1 if len(columns) else 1
-        return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
+        cropped = {**observation, TOKENS: tokens[..., : bucket(_longest(tokens), tokens.shape[-1])]}
+        if CANDIDATES in observation:
+            candidates = observation[CANDIDATES]
+            cropped[CANDIDATES] = candidates[..., : _longest(candidates)]
+        return cropped
 
     def initial_state(self, batch_size: int) -> Any:
         """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
@@ -98,7 +101,7 @@ class LanguageAgent(PromptReader):
 
     Attributes:
       spec: the observation may have `candidates` int32 [A, S], -1 behind each: the actions of that prompt; a row without tokens is
-        no action.
+        no action. `candidate_starts` int32 [A], where there are any, are the tokens at the beginning of each that are the prompt's.
       heads: 'value', and 'actions' where the policy is a head.
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
       form, by_length, pad_plus_one: see `candidate_scores`.
@@ -120,7 +123,14 @@ class LanguageAgent(PromptReader):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return (TOKENS,) if self.candidates is not None else (TOKENS, CANDIDATES)
+        if self.candidates is not None:
+            return (TOKENS,)
+        return (TOKENS, CANDIDATES, CANDIDATE_STARTS) if self.is_joint else (TOKENS, CANDIDATES)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the environment shows the actions tokenised together with each prompt."""
+        return self.candidates is None and CANDIDATE_STARTS in self.spec.observation
 
     def init(self, key: jax.Array) -> Any:
         """Trained parameters, float32: fresh 'heads', and 'model' or low-rank 'additions' to it."""
@@ -150,15 +160,19 @@ class LanguageAgent(PromptReader):
         """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one dict."""
         chex.assert_rank([observation[TOKENS], first], [3, 2])
         rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
-        logits, value = self.rows(params, rows[TOKENS], rows.get(CANDIDATES))
+        logits, value = self.rows(params, **rows)
         return logits.reshape(*first.shape, -1), value.reshape(first.shape), state
 
     def rows(
-        self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
+        self,
+        params: Any,
+        tokens: jax.Array,
+        candidates: jax.Array | None = None,
+        candidate_starts: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
         """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], -1 behind each.
 
-        `candidates` int32 [N, A, S] are the actions of each prompt, see the class.
+        `candidates` int32 [N, A, S] and `candidate_starts` int32 [N, A] are the actions of each prompt, see the class.
         """
         prompt = jnp.maximum(tokens, 0)
         # An empty row, which compilation has, reads one token.
@@ -180,6 +194,7 @@ class LanguageAgent(PromptReader):
                     self.by_length,
                     self.form,
                     self.pad_plus_one,
+                    candidate_starts,
                 )
                 states = scores.states
                 logits = scores.total
@@ -191,6 +206,12 @@ class LanguageAgent(PromptReader):
             return jnp.maximum(observed, 0), observed >= 0
         assert self.candidates is not None
         return jnp.asarray(self.candidates.tokens), jnp.asarray(self.candidates.valid)
+
+
+def _longest(rows: np.ndarray) -> int:
+    """The length of the longest row of tokens [..., L], -1 behind each; at least 1."""
+    columns = np.flatnonzero((rows >= 0).reshape(-1, rows.shape[-1]).any(axis=0))
+    return int(columns[-1]) + 1 if len(columns) else 1
 
 
 def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
@@ -218,6 +239,15 @@ def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rows_hash), params_hash)
 
 
+def is_joint(network: LanguagePolicy, compat: Compat, model: language_config.ModelConfig) -> bool:
+    """Whether prompts and actions are tokenised together: where a decoder scores the actions' words.
+
+    The published code tokenises them apart, which `compat.glam_separate_tokens` does, and the end tokens of its first release do.
+    """
+    is_published = compat.glam_separate_tokens or compat.glam_end_token
+    return network.policy != ACTIONS and not model.encoder_layers and not is_published
+
+
 def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec) -> LanguageAgent:
     """Builds the agent; reads no weights.
 
@@ -242,6 +272,14 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
             raise UserError(
                 f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
             )
+        if is_joint(chosen, compat, settings) and CANDIDATE_STARTS in spec.observation:
+            # Refuses actions with equal tokens before the first prompt.
+            candidate_rows(tokenizer, [behind_prompt(name) for name in spec.action_names])
+    elif is_joint(chosen, compat, settings):
+        raise UserError(
+            "config.compat.glam_separate_tokens=False: must be True in this environment, which does not show the actions tokenised "
+            "together with each prompt (its field candidates)"
+        )
     else:
         candidates = padded(candidate_rows(tokenizer, spec.action_names, compat.glam_end_token))
         shape = candidates.tokens.shape

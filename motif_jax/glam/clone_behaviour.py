@@ -89,8 +89,11 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
     network: Any = kind.make(agent, spec)
-    special = bool(kind.environment_options(agent).get("special_tokens", True))
-    return network, cloning_data.load(config, cloning_data.read(config), network.spec.num_actions, special)
+    options = kind.environment_options(agent)
+    special = bool(options.get("special_tokens", True))
+    joint_actions = network.spec.action_names if options.get("joint_actions") else ()
+    pairs = cloning_data.read(config)
+    return network, cloning_data.load(config, pairs, network.spec.num_actions, special, joint_actions)
 
 
 def run(launched: ConfigDict, workdir: Path) -> int:

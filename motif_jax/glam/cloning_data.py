@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,14 +11,27 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
+from motif_jax.core.joint_tokens import JointRows
+from motif_jax.envs.babyai_text.prompts import behind_prompt
 from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import Pairs
 from motif_jax.lm.text import fetch
-from motif_jax.lm.tokens import Tokenizer
+from motif_jax.lm.tokens import Tokenizer, padded
 
 _TOKENISED_AT_ONCE = 1024  # prompts
+
+
+class JointActions(NamedTuple):
+    """The actions' tokens behind the prompts, where both are tokenised together; most prompts have the same.
+
+    A prompt has one of K lists; of each action's row the first `starts` tokens are the prompt's (`core.joint_tokens.JointRows`).
+    """
+
+    list_of_prompt: np.ndarray  # int32 [N], which of the lists
+    candidates: np.ndarray  # int32 [K, A, S], -1 behind each
+    starts: np.ndarray  # int32 [K, A]
 
 
 class CloningData(NamedTuple):
@@ -29,6 +43,7 @@ class CloningData(NamedTuple):
     train: np.ndarray  # int64 [..], rows of each part
     held_out: np.ndarray
     digest: str  # of the files
+    joint: JointActions | None = None  # None: the actions are tokenised apart
 
     def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
         """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
@@ -69,8 +84,13 @@ def about(config: CloningConfig) -> dict[str, Any]:
     return parquet.about(paths[0]) if config.trajectories else {}
 
 
-def load(config: CloningConfig, pairs: Pairs, actions: int, special: bool) -> CloningData:
-    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps."""
+def load(
+    config: CloningConfig, pairs: Pairs, actions: int, special: bool, joint_actions: Sequence[str] = ()
+) -> CloningData:
+    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps.
+
+    `joint_actions` are the names of the actions where they are tokenised together with each prompt.
+    """
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)
     if count < 2 or numbers.min() < 0 or numbers.max() >= actions:
@@ -83,25 +103,53 @@ def load(config: CloningConfig, pairs: Pairs, actions: int, special: bool) -> Cl
     train = config.train_pairs or count - held_out
     allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
     checks.require(train < count, "train_pairs", config.train_pairs, allowed)
-    tokens, offsets = _tokens(config, pairs.prompts, special)
+    tokens, offsets, joint = _tokens(config, pairs.prompts, special, joint_actions)
     rows = np.arange(count, dtype=np.int64)
     digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
-    return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest)
+    return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest, joint)
 
 
-def _tokens(config: CloningConfig, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
-    """`CloningData.tokens` and `.offsets` of `prompts`."""
+def _tokens(
+    config: CloningConfig, prompts: list[str], special: bool, joint_actions: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, JointActions | None]:
+    """`CloningData.tokens`, `.offsets` and `.joint` of `prompts`."""
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
+    names = [behind_prompt(name) for name in joint_actions]
     limit = config.network.prompt_tokens
     rows = [np.zeros(0, np.int32)]
     lengths = [0]
+    number_of_list: dict[tuple[tuple[int, ...], ...], int] = {}
+    lists: list[JointRows] = []
+    list_of_prompt = []
     for start in range(0, len(prompts), _TOKENISED_AT_ONCE):
         part = prompts[start : start + _TOKENISED_AT_ONCE]
-        for prompt, tokens in zip(part, tokenizer.encode(part, special), strict=True):
+        if names:
+            before = [prompt.rstrip(" ") for prompt in part]
+            joint = tokenizer.encode_joint(before, [names] * len(part), special)
+            encoded = [one.prompt for one in joint]
+            for one in joint:
+                key = (tuple(one.starts), *map(tuple, one.candidates))
+                if key not in number_of_list:
+                    number_of_list[key] = len(lists)
+                    lists.append(one)
+                list_of_prompt.append(number_of_list[key])
+        else:
+            encoded = tokenizer.encode(part, special)
+        for prompt, tokens in zip(part, encoded, strict=True):
             if len(tokens) > limit:
                 raise UserError(
                     f"config.network.prompt_tokens={limit}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
                 )
             lengths.append(len(tokens))
             rows.append(np.array(tokens, np.int32))
-    return np.concatenate(rows), np.cumsum(lengths, dtype=np.int64)
+
+    offsets = np.cumsum(lengths, dtype=np.int64)
+    if not names:
+        return np.concatenate(rows), offsets, None
+    candidates = padded([row for one in lists for row in one.candidates], pad=-1).tokens
+    joint_actions_of_all = JointActions(
+        np.array(list_of_prompt, np.int32),
+        candidates.reshape(len(lists), len(names), -1),
+        np.array([one.starts for one in lists], np.int32),
+    )
+    return np.concatenate(rows), offsets, joint_actions_of_all

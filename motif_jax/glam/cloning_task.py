@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.task import Evaluation, TrainingPosition, epoch_order, key_of
 from motif_jax.glam.agent import LanguageAgent
-from motif_jax.glam.cloning_data import CloningData
+from motif_jax.glam.cloning_data import CloningData, JointActions
 from motif_jax.glam.config import CloningConfig
 from motif_jax.lm.candidate_scores import LOG_PROBABILITY
 from motif_jax.lm.language_task import perplexity
@@ -29,35 +29,50 @@ CANDIDATES = "candidates"
 
 
 class CloningBatch(NamedTuple):
-    """Steps of the expert's episodes: prompts int32 [..., L], -1 behind each; actions int32 [...]; valid bool [...]."""
+    """Steps of the expert's episodes."""
 
-    prompts: Any
-    actions: Any
-    valid: Any
+    prompts: Any  # int32 [..., L], -1 behind each
+    actions: Any  # int32 [...]
+    valid: Any  # bool [...]
+    # int32 [..., A, S] and [..., A], see `JointActions`; None: the network has the actions of all prompts.
+    candidates: Any = None
+    starts: Any = None
 
 
-def targets(
-    network: LanguageAgent, end: int, pad: int, length: int | None
-) -> tuple[LanguageAgent, np.ndarray]:
-    """The network with the targets of cloning as its candidates, and the number of tokens of each.
+def targets(network: LanguageAgent, end: int, pad: int, length: int | None) -> LanguageAgent:
+    """The network that predicts the targets of cloning by their log-probabilities, whatever scores it acts by.
 
-    A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding).
+    A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding). Where prompts
+    have their own actions, `joint_targets` makes them.
     """
-    assert network.candidates is not None
-    tokens, is_token = (np.asarray(part) for part in network.candidates)
-    rows = [[*row[mask].tolist(), end] for row, mask in zip(tokens, is_token, strict=True)]
-    if length is not None:
-        rows = [row + [pad] * (length - len(row)) for row in rows]
-    # The loss needs log-probabilities, whatever scores the agent acts by.
-    with_targets = dataclasses.replace(
-        network, candidates=padded(rows), form=LOG_PROBABILITY, by_length=False, pad_plus_one=False
+    candidates = network.candidates
+    if candidates is not None:
+        tokens, is_token = (np.asarray(part) for part in candidates)
+        rows = [row[mask].tolist() for row, mask in zip(tokens, is_token, strict=True)]
+        candidates = padded([_target(row, 0, end, pad, length) for row in rows])
+    return dataclasses.replace(
+        network, candidates=candidates, form=LOG_PROBABILITY, by_length=False, pad_plus_one=False
     )
-    return with_targets, np.array([len(row) for row in rows])
+
+
+def joint_targets(joint: JointActions, end: int, pad: int, length: int | None) -> JointActions:
+    """`targets` of actions that are tokenised together with their prompts."""
+    lists, actions, longest = joint.candidates.shape
+    flat = zip(joint.candidates.reshape(-1, longest), joint.starts.reshape(-1).tolist(), strict=True)
+    rows = [_target(row[row >= 0].tolist(), start, end, pad, length) for row, start in flat]
+    return joint._replace(candidates=padded(rows, pad=-1).tokens.reshape(lists, actions, -1))
+
+
+def _target(tokens: list[int], start: int, end: int, pad: int, length: int | None) -> list[int]:
+    """An action's row with its end token; the action's own tokens begin at `start`."""
+    row = [*tokens, end]
+    missing = 0 if length is None else length - (len(row) - start)
+    return row + [pad] * missing
 
 
 def sums(
     network: LanguageAgent,
-    counts: np.ndarray | None,
+    by_tokens: bool,
     learned: Any,
     frozen: Any,
     batch: CloningBatch,
@@ -67,20 +82,30 @@ def sums(
 
     Args:
       network: its logits are the candidates' log-probabilities.
-      counts: tokens of each action, for a mean loss a token; None: the loss is the cross-entropy of the expert's action among
-        the candidates.
+      by_tokens: the mean loss is a token's; False: it is the cross-entropy of the expert's action among the candidates.
     """
-    logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
+    params = {**(frozen or {}), **learned}
+    logits, _ = network.rows(params, batch.prompts, batch.candidates, batch.starts)
     # Of tokens the logits are log-probabilities already.
-    log_probs = logits if counts is not None else jax.nn.log_softmax(logits)
+    log_probs = logits if by_tokens else jax.nn.log_softmax(logits)
     chosen = jnp.take_along_axis(log_probs, batch.actions[:, None], axis=1)[:, 0]
     weight = jnp.ones_like(chosen)
-    if counts is not None:
-        weight = jnp.asarray(counts)[batch.actions].astype(jnp.float32)
+    if by_tokens:
+        counts = _token_counts(network, batch)
+        weight = jnp.take_along_axis(counts, batch.actions[:, None], axis=1)[:, 0].astype(jnp.float32)
     valid = batch.valid.astype(jnp.float32)
     is_right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
     loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
     return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(is_right * valid), jnp.sum(valid))
+
+
+def _token_counts(network: LanguageAgent, batch: CloningBatch) -> jax.Array:
+    """The number of tokens of each action, int32 [N, A]."""
+    if batch.candidates is not None:
+        return jnp.sum(batch.candidates >= 0, axis=-1) - batch.starts
+    assert network.candidates is not None
+    counts = jnp.sum(jnp.asarray(network.candidates.valid), axis=-1)
+    return jnp.broadcast_to(counts, (len(batch.actions), len(counts)))
 
 
 class CloningBatches:
@@ -103,7 +128,12 @@ class CloningBatches:
 
     def _batch(self, rows: np.ndarray) -> CloningBatch:
         actions = np.where(rows >= 0, self._data.actions[rows], 0).astype(np.int32)
-        return CloningBatch(self._data.prompts(rows, self._config.network.prompt_tokens), actions, rows >= 0)
+        prompts = self._data.prompts(rows, self._config.network.prompt_tokens)
+        joint = self._data.joint
+        if joint is None:
+            return CloningBatch(prompts, actions, rows >= 0)
+        lists = joint.list_of_prompt[rows]
+        return CloningBatch(prompts, actions, rows >= 0, joint.candidates[lists], joint.starts[lists])
 
     def batches(self, first: int, count: int) -> CloningBatch:
         """The batches of `count` training steps from step `first` on, stacked."""
@@ -144,14 +174,16 @@ class CloningTask(SumsTask):
     ) -> None:
         trained = jax.device_get(network.init(key_of(config.seed, "parameters")))
         parameters = (trained, network.frozen())
-        batches = CloningBatches(config, data)
-        counts = None
-        if config.loss == TOKENS:
+        by_tokens = config.loss == TOKENS
+        if by_tokens:
             length = config.target_tokens if config.compat.bc_pad_in_loss else None
-            network, counts = targets(network, *special, length)
+            network = targets(network, *special, length)
+            if data.joint is not None:
+                data = data._replace(joint=joint_targets(data.joint, *special, length))
+        batches = CloningBatches(config, data)
         self._steps_per_pass = batches.steps_per_pass
         steps = batches.steps_per_pass * config.epochs
-        loss = functools.partial(sums, network, counts)
+        loss = functools.partial(sums, network, by_tokens)
         if config.optimizer.warmup_steps is None:
             warmup = math.ceil(steps * config.warmup_share)
             optimizer = dataclasses.replace(config.optimizer, warmup_steps=warmup)

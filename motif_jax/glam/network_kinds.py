@@ -43,7 +43,14 @@ class LanguageNetworkKind(NetworkKind):
         network = config.network
         file = (_model(network) / FILE).resolve()
         special = network.special_tokens == agent.PROMPT or config.compat.glam_end_token
-        return {"tokenizer": str(file), "prompt_tokens": network.prompt_tokens, "special_tokens": special}
+        options = {
+            "tokenizer": str(file),
+            "prompt_tokens": network.prompt_tokens,
+            "special_tokens": special,
+        }
+        if agent.is_joint(network, config.compat, language_config.read(_model(network))):
+            options["joint_actions"] = True
+        return options
 
     @classmethod
     def file_digests(cls, config: AgentConfig) -> dict[str, str]:

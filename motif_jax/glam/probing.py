@@ -21,8 +21,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import append_lines, atomic_write_json, finite
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, Probe, read
-from motif_jax.envs.babyai_text.prompts import PromptTokens
-from motif_jax.glam.agent import ACTIONS, TOKENS, LanguageAgent
+from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens
+from motif_jax.glam.agent import ACTIONS, LanguageAgent
 from motif_jax.rl import settings
 from motif_jax.rl.config import AgentConfig
 
@@ -46,8 +46,10 @@ class Probing:
         self._language = language
         # Whether the policy scores words; else it is a head.
         self.by_words = ACTIONS not in network.heads.configs
-        self._longest = options["prompt_tokens"]
-        self._tokens = PromptTokens(options["tokenizer"], self._longest, options["special_tokens"])
+        actions = self.actions if options.get("joint_actions") else ()
+        self._tokens = PromptTokens(
+            options["tokenizer"], options["prompt_tokens"], options["special_tokens"], actions
+        )
         self._rows = jax.jit(network.rows)
         self._prompts = self._encoded(map(self.prompt, self.probes))
         # (probe, (observation, clause)) of every clause, and the prompts without it.
@@ -62,12 +64,16 @@ class Probing:
         """The prompt of a probe, without a clause (observation, clause)."""
         return probe.prompt(self.actions, self._language, without)
 
-    def _encoded(self, prompts: Iterable[str]) -> np.ndarray:
+    def _encoded(self, prompts: Iterable[str]) -> dict[str, np.ndarray]:
+        """The fields of prompts that the network reads, each [prompts, ...]."""
         prompts = list(prompts)
-        rows = np.full((len(prompts), self._longest), -1, np.int32)
-        for row, prompt in zip(rows, prompts, strict=True):
-            self._tokens.write(prompt, row)
-        return rows
+        fields = {
+            name: np.zeros((len(prompts), *spec.shape), spec.dtype)
+            for name, spec in self._tokens.fields.items()
+        }
+        for number, prompt in enumerate(prompts):
+            self._tokens.write(prompt, {name: rows[number] for name, rows in fields.items()})
+        return fields
 
     def scores(self, params: Any) -> np.ndarray:
         """Logits of the policy float32 [probes, actions]."""
@@ -83,16 +89,16 @@ class Probing:
             for (number, (observation, clause)), row in zip(self._clauses, without, strict=True)
         ]
 
-    def _ask(self, params: Any, rows: np.ndarray) -> np.ndarray:
+    def _ask(self, params: Any, fields: Mapping[str, np.ndarray]) -> np.ndarray:
+        count = len(fields[TOKENS])
         logits = []
-        for start in range(0, len(rows), _ROWS):
-            part = rows[start : start + _ROWS]
+        for start in range(0, count, _ROWS):
+            numbers = np.arange(start, min(start + _ROWS, count))
             # The same number of rows in every call, so that there is one program.
-            missing = min(_ROWS, len(rows)) - len(part)
-            filled = np.concatenate([part, np.repeat(part[:1], missing, axis=0)])
-            tokens = self._network.cropped({TOKENS: filled})[TOKENS]
-            part_logits, _ = self._rows(params, tokens)
-            logits.append(np.asarray(part_logits)[: len(part)])
+            filled = np.resize(numbers, min(_ROWS, count))
+            cropped = self._network.cropped({name: rows[filled] for name, rows in fields.items()})
+            part_logits, _ = self._rows(params, **cropped)
+            logits.append(np.asarray(part_logits)[: len(numbers)])
         return np.concatenate(logits) if logits else np.zeros((0, len(self.actions)), np.float32)
 
     def description(self) -> dict[str, Any]:
@@ -115,17 +121,19 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
     chosen = config.probes
     if chosen is None or not chosen.prompts:
         return None
-    if not isinstance(network, LanguageAgent) or network.candidates is None:
+    options = settings.environment_options(config)
+    has_own = isinstance(network, LanguageAgent) and network.candidates is None
+    if not isinstance(network, LanguageAgent) or (has_own and not options.get("joint_actions")):
         raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
     level = catalogue.find(config.environment.name)
-    options = config.environment.babyai_text or {}
-    language = options["language"] or (catalogue.ENGLISH if level is None else level.language)
+    section = config.environment.babyai_text or {}
+    language = section["language"] or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == PACKAGE_PROBES and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
     if chosen.prompts == PACKAGE_PROBES:  # only those of the package whose history fits the agent's window
-        probes = [probe for probe in probes if len(probe.observations) <= options["observations"]]
-    return Probing(network, probes, settings.environment_options(config), language)
+        probes = [probe for probe in probes if len(probe.observations) <= section["observations"]]
+    return Probing(network, probes, options, language)
 
 
 class ProbeFiles(ExitStack):

@@ -2,7 +2,7 @@
 
 from motif_jax import lm
 model = lm.load("FOLDER")
-model.score(["The door is"], ["open", "closed"])
+model.score(["The door is"], [" open", " closed"])
 """
 
 from motif_jax.lm.text import TextModel, load

@@ -30,6 +30,7 @@ def candidate_scores(
     *,
     by_length: bool = False,
     pad_plus_one: bool = False,
+    scored: Array | None = None,
 ) -> Array:
     """Scores of K candidates, the logits of a policy over them.
 
@@ -39,15 +40,18 @@ def candidate_scores(
       valid: bool [..., K, T], False for padding. A candidate without any token is padding, too.
       by_length: divides sums by the number of tokens.
       pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each token of padding.
+      scored: bool [..., K, T], False for tokens that are not the candidate's but the end of its prompt; None: all are the
+        candidate's.
 
     Returns:
       float32 [..., K]; `MASKED` for candidates without tokens.
     """
     chex.assert_equal_shape([logit, log_normaliser, valid])
     token_scores = logit if form == RAW_LOGIT else logit - log_normaliser
-    score = jnp.sum(jnp.where(valid, token_scores, 0.0), axis=-1)
+    counted = valid if scored is None else valid & scored
+    score = jnp.sum(jnp.where(counted, token_scores, 0.0), axis=-1)
     if by_length:
-        score = score / jnp.maximum(jnp.sum(valid, axis=-1), 1)
+        score = score / jnp.maximum(jnp.sum(counted, axis=-1), 1)
     if pad_plus_one:
         score = score + jnp.sum(~valid, axis=-1)
     is_candidate = jnp.any(valid, axis=-1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from motif_jax.core.errors import UserError
+from motif_jax.core.joint_tokens import JointRows
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 
@@ -48,10 +49,42 @@ def require(
     prompts: Sequence[str],
     candidates: Sequence[Sequence[str]] | None = None,
     most: int = 0,
+    special: bool = True,
 ) -> None:
-    """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model."""
-    if candidates is not None:
-        # Many prompts share their candidates, which are tokenised once.
-        distinct = dict.fromkeys(tuple(texts) for texts in candidates)
-        most = max(len(row) for texts in distinct for row in candidate_rows(tokenizer, texts))
-    require_prompts(prompts, tokenizer.encode(prompts), settings, most)
+    """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model.
+
+    `special`: prompts have the special tokens that the tokenizer adds.
+    """
+    if candidates is None:
+        require_prompts(prompts, tokenizer.encode(prompts, special), settings, most)
+        return
+    encoded = encode(tokenizer, settings, prompts, candidates, special)
+    most = max(len(row) for rows in encoded for row in rows.candidates)
+    require_prompts(prompts, [rows.prompt for rows in encoded], settings, most)
+
+
+def encode(
+    tokenizer: Tokenizer,
+    settings: ModelConfig,
+    prompts: Sequence[str],
+    candidates: Sequence[Sequence[str]],
+    special: bool = True,
+) -> list[JointRows]:
+    """The tokens of each prompt and of its candidates: tokenised together for a decoder, apart for an encoder and its decoder.
+
+    `special`: prompts have the special tokens that the tokenizer adds.
+
+    Raises:
+      UserError: see `Tokenizer.encode_joint`.
+    """
+    if not settings.encoder_layers:
+        return tokenizer.encode_joint(prompts, candidates, special)
+    # Many prompts share their candidates, which are tokenised once.
+    distinct = dict.fromkeys(tuple(texts) for texts in candidates)
+    rows_of = {texts: candidate_rows(tokenizer, texts) for texts in distinct}
+    prompt_rows = tokenizer.encode(prompts, special)
+    encoded = []
+    for row, texts in zip(prompt_rows, candidates, strict=True):
+        candidate_tokens = rows_of[tuple(texts)]
+        encoded.append(JointRows(row, candidate_tokens, [0] * len(candidate_tokens)))
+    return encoded

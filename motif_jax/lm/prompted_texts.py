@@ -17,8 +17,18 @@ from motif_jax.core.files import atomic_write_text
 from motif_jax.core.progress import Progress
 from motif_jax.display import token_page
 from motif_jax.display.token_page import TokenText
-from motif_jax.lm import TextModel, generation_config, prompt_length, text_files, weights
+from motif_jax.lm import (
+    TextModel,
+    chat_prompts,
+    chat_template,
+    generation_config,
+    prompt_length,
+    text_files,
+    weights,
+)
 from motif_jax.lm import config as configs
+from motif_jax.lm.chat_prompts import Prompt
+from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.sampling import Sampling
 from motif_jax.lm.text import fetch
@@ -36,9 +46,20 @@ def _check_scores(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfi
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
     checks.require_key(config, "candidates", bool(config.candidates) or all_have_candidates, allowed)
     questions = _with_candidates(config, rows)
-    prompts = [question["prompt"] for question in questions]
+    prompts, special = _written(config, questions)
     candidates = [question["candidates"] for question in questions]
-    prompt_length.require(tokenizer, settings, prompts, candidates)
+    prompt_length.require(tokenizer, settings, prompts, candidates, special=special)
+
+
+def _prompts(config: ConfigDict, template: ChatTemplate | None, questions: Questions) -> list[Prompt]:
+    """The prompts of a file as the model gets them: texts, or turns (`config.chat`)."""
+    return chat_prompts.chosen(config.chat, template, [question["prompt"] for question in questions])
+
+
+def _written(config: ConfigDict, questions: Questions) -> chat_prompts.WrittenPrompts:
+    """The prompts of a file as texts."""
+    template = chat_template.read(fetch(config.model, "model"))
+    return chat_prompts.write(_prompts(config, template, questions), template)
 
 
 def _with_candidates(config: ConfigDict, rows: Questions) -> Answers:
@@ -49,7 +70,7 @@ def _with_candidates(config: ConfigDict, rows: Questions) -> Answers:
 
 def _score(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
     del start  # nothing is drawn
-    prompts = [question["prompt"] for question in questions]
+    prompts = _prompts(config, model.template, questions)
     candidates = [question["candidates"] for question in questions]
     answers = []
     for question, log_probs in zip(
@@ -74,8 +95,8 @@ def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: Mod
         checks.require_key(config, "count", config.beams or config.count == 1, allowed)
     allowed = "texts with | between them, none of them empty"
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
-    prompts = [row["prompt"] for row in text_files.read_questions(config.file, "file")]
-    prompt_length.require(tokenizer, settings, prompts, most=config.most)
+    prompts, special = _written(config, text_files.read_questions(config.file, "file"))
+    prompt_length.require(tokenizer, settings, prompts, most=config.most, special=special)
 
 
 def _stops(config: ConfigDict) -> tuple[str, ...]:
@@ -89,7 +110,7 @@ def _prompts_alone(config: ConfigDict, rows: Questions) -> Answers:
 
 def _continue(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
     texts = model.generate(
-        [question["prompt"] for question in questions],
+        _prompts(config, model.template, questions),
         most=config.most,
         sampling=Sampling(**config.sampling.to_dict()),
         count=config.count,
@@ -128,7 +149,7 @@ _STAGES = {
         title="score",
         verb="scores",
         output="scores.jsonl",
-        identity=("model", "file", "candidates", "by_length", "dtype"),
+        identity=("model", "file", "chat", "candidates", "by_length", "dtype"),
         check=_check_scores,
         ask=_with_candidates,
         answer=_score,
@@ -138,7 +159,19 @@ _STAGES = {
         verb="writes",
         output="generated.jsonl",
         # `batch` too: draws depend on it.
-        identity=("model", "file", "seed", "most", "count", "beams", "sampling", "stops", "batch", "dtype"),
+        identity=(
+            "model",
+            "file",
+            "chat",
+            "seed",
+            "most",
+            "count",
+            "beams",
+            "sampling",
+            "stops",
+            "batch",
+            "dtype",
+        ),
         check=_check_continuations,
         ask=_prompts_alone,
         answer=_continue,
@@ -168,6 +201,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             print(f"note: {not_applied}", file=sys.stderr, flush=True)
 
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
+        print(chat_prompts.in_words(config.chat, model.template), flush=True)
         with (
             text_files.AnswerFile(workdir / stage.output, questions, config.batch) as answers,
             Progress(len(questions), "prompts", stage.title, answers.done) as progress,
@@ -181,23 +215,25 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         print(f"written: {workdir / stage.output}")
 
         if config.get("page"):
-            page = _token_page(model, questions[: config.page], f"{config.model} · {config.file}")
+            page = _token_page(config, model, questions[: config.page])
             atomic_write_text(workdir / PAGE, page)
             print(f"written: {workdir / PAGE}")
     return None
 
 
-def _token_page(model: TextModel, questions: Questions, subtitle: str) -> str:
+def _token_page(config: ConfigDict, model: TextModel, questions: Questions) -> str:
     """The page of all candidates of prompts, token by token, the likeliest of each prompt first."""
     texts: list[TokenText] = []
-    for number, question in enumerate(questions, start=1):
-        texts += _candidate_texts(model, number, question["prompt"], question["candidates"])
-    return token_page.render(texts, "Candidates token by token", subtitle)
+    prompts = _prompts(config, model.template, questions)
+    for number, (prompt, question) in enumerate(zip(prompts, questions, strict=True), start=1):
+        texts += _candidate_texts(model, number, prompt, question["candidates"])
+    return token_page.render(texts, "Candidates token by token", f"{config.model} · {config.file}")
 
 
 def _candidate_texts(
-    model: TextModel, number: int, prompt: str, candidates: Sequence[str]
+    model: TextModel, number: int, prompt: Prompt, candidates: Sequence[str]
 ) -> list[TokenText]:
+    ((written,), _) = chat_prompts.write([prompt], model.template)
     looks = model.look([prompt] * len(candidates), candidates)
     totals = [float(look.log_probs[look.start :].sum()) for look in looks]
     texts = []
@@ -208,7 +244,7 @@ def _candidate_texts(
             pieces=look.pieces,
             rows={"log-probability (nats)": look.log_probs, "entropy (nats)": look.entropies},
             start=look.start,
-            note=f"log-probability {totals[index]:.3f} after: {prompt}",
+            note=f"log-probability {totals[index]:.3f} after: {written}",
         )
         texts.append(text)
     return texts

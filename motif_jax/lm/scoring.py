@@ -18,7 +18,9 @@ class CandidateScores(NamedTuple):
     """A model's scores of candidates."""
 
     total: jax.Array  # float32 [B, N], by default the log-probability of each candidate
-    tokens: jax.Array  # float32 [B, N, S], log-probabilities of its tokens, 0 for padding
+    tokens: (
+        jax.Array
+    )  # float32 [B, N, S], log-probabilities of its tokens, 0 for padding and for the prompt's
     states: jax.Array  # [B, D], the states after the last norm that predict the candidates' first tokens
 
 
@@ -32,6 +34,7 @@ def score(
     by_length: bool = False,
     form: str = LOG_PROBABILITY,
     pad_plus_one: bool = False,
+    starts: jax.Array | None = None,
 ) -> CandidateScores:
     """Scores candidates, which share the prompt's keys and values.
 
@@ -40,6 +43,8 @@ def score(
       candidates, candidate_valid: int32 and bool [B, N, S], padded on the right, or [N, S] where all prompts have the same.
       by_length: divide each total by the candidate's number of tokens.
       form, pad_plus_one: see `candidate_scores`.
+      starts: int32 [B, N], the number of tokens at the beginning of each candidate's row that are the prompt's and not scored
+        (`joint_tokens.JointRows`); None: there are none.
     """
     chex.assert_equal_shape([prompt, prompt_valid])
     chex.assert_equal_shape([candidates, candidate_valid])
@@ -77,10 +82,19 @@ def score(
 
     logit = jnp.concatenate([first_logit, later_logit], axis=-1)
     normaliser = jnp.concatenate([first_normaliser, later_normaliser], axis=-1)
+    scored = jnp.ones_like(candidate_valid)
+    if starts is not None:
+        scored = jnp.arange(shape[-1]) >= starts[..., None]
     total = candidate_scores(
-        logit, normaliser, candidate_valid, form, by_length=by_length, pad_plus_one=pad_plus_one
+        logit,
+        normaliser,
+        candidate_valid,
+        form,
+        by_length=by_length,
+        pad_plus_one=pad_plus_one,
+        scored=scored,
     )
-    log_probs = jnp.where(candidate_valid, logit - normaliser, 0.0)
+    log_probs = jnp.where(candidate_valid & scored, logit - normaliser, 0.0)
     return CandidateScores(total, log_probs, first_states)
 
 

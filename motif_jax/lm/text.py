@@ -13,7 +13,9 @@ import numpy as np
 
 from motif_jax.core import hub
 from motif_jax.core.errors import UserError
-from motif_jax.lm import beams, config, prompt_length, scoring, weights
+from motif_jax.lm import beams, chat_prompts, chat_template, config, prompt_length, scoring, weights
+from motif_jax.lm.chat_prompts import Prompt
+from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.gguf import files as gguf_files
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
@@ -24,7 +26,6 @@ from motif_jax.lm.tokens import (
     TokenRows,
     batches_of_like_length,
     bucket,
-    candidate_rows,
     padded,
 )
 
@@ -39,10 +40,22 @@ class TokenLogProbs(NamedTuple):
 
 
 class TextModel:
-    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once."""
+    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once.
 
-    def __init__(self, model: LanguageModel, params: Any, tokenizer: Tokenizer, batch: int = 32) -> None:
+    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation where the model has a chat template: its answer
+    follows, and no blank stands before it.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        params: Any,
+        tokenizer: Tokenizer,
+        batch: int = 32,
+        template: ChatTemplate | None = None,
+    ) -> None:
         self.model, self.tokenizer, self._batch = model, tokenizer, batch
+        self.template = template
         self.params = jax.device_put(params)
         self._score = jax.jit(functools.partial(scoring.score, model), static_argnames="by_length")
         self._states = jax.jit(model.prefill)
@@ -53,11 +66,17 @@ class TextModel:
 
     def score(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         candidates: Sequence[str] | Sequence[Sequence[str]],
         by_length: bool = False,
     ) -> list[np.ndarray]:
         """Log-probabilities of candidates, the same for all prompts or a list for each: for each prompt float32 [candidates].
+
+        An encoder reads the prompt, and its decoder's answer begins anew: the candidate is tokenised alone. A decoder reads prompt
+        and candidate as one text, and they are tokenised together: a candidate has the blank that stands between the words
+        ("The door is", " open"). Its tokens are those behind the longest common beginning of the prompt's tokens and those of both;
+        where the tokenizer merges letters across the place where they meet, the tokens that differ from the prompt's are scored as
+        the candidate's (`core.joint_tokens`).
 
         `by_length` divides by the candidate's number of tokens.
 
@@ -66,34 +85,36 @@ class TextModel:
             number, since the weights hold values that are not finite.
         """
         config.require_decoder(self.model.config, "scores")
+        prompts, special = chat_prompts.write(prompts, self.template)
         names_of = prompt_length.each_prompts(prompts, candidates)
-        encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(names_of)}
-        longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
-        count = max((len(rows) for rows in encoded.values()), default=0)
-        prompt_rows = self.tokenizer.encode(list(prompts))
+        encoded = prompt_length.encode(self.tokenizer, self.model.config, prompts, names_of, special)
+        longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
+        count = max((len(rows.candidates) for rows in encoded), default=0)
         scores: dict[int, np.ndarray] = {}
-        for positions in self._batches(prompt_rows, longest):
+        for positions in self._batches([rows.prompt for rows in encoded], longest):
             part = [prompts[position] for position in positions]
-            chosen = [encoded[names_of[position]] for position in positions]
-            rows = self._rows(part, longest, [prompt_rows[position] for position in positions])
-            filled = [[*options, *[options[0]] * (count - len(options))] for options in chosen]
-            filled += [filled[0]] * (len(rows.tokens) - len(part))
+            chosen = [encoded[position] for position in positions]
+            rows = self._rows(part, longest, [options.prompt for options in chosen])
+            # Prompts with fewer candidates, and batches with fewer prompts, are filled with the first ones.
+            batch = [*chosen, *[chosen[0]] * (len(rows.tokens) - len(part))]
+            filled = [_filled(options.candidates, count) for options in batch]
             flat = padded([row for options in filled for row in options], longest)
             shape = (len(filled), count, longest)
             inputs = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
-            totals = np.asarray(self._score(self.params, *inputs, by_length=by_length).total)
+            starts = np.array([_filled(options.starts, count) for options in batch], np.int32)
+            totals = np.asarray(self._score(self.params, *inputs, by_length=by_length, starts=starts).total)
             if np.isnan(totals[: len(part)]).any():
                 raise UserError(
                     "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
                     "load another checkpoint, or another type of numbers where they are too large for this one"
                 )
             for position, options, total in zip(positions, chosen, totals, strict=False):
-                scores[position] = total[: len(options)]
+                scores[position] = total[: len(options.candidates)]
         return [scores[position] for position in range(len(prompts))]
 
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         most: int = 64,
         sampling: Sampling | None = None,
         count: int = 1,
@@ -113,6 +134,7 @@ class TextModel:
           UserError: a text is too long for the model, the model has no decoder, or a stop is empty.
         """
         config.require_decoder(self.model.config, "writes")
+        prompts, special = chat_prompts.write(prompts, self.template)
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
@@ -120,7 +142,7 @@ class TextModel:
         limits = Limits(most, (*self.model.config.end_ids, *(token for token in named if token is not None)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
-        prompt_rows = self.tokenizer.encode(list(prompts))
+        prompt_rows = self.tokenizer.encode(prompts, special)
         written: dict[int, list[str]] = {}
         for positions in self._batches(prompt_rows, most):
             part = [prompts[position] for position in positions]
@@ -144,7 +166,7 @@ class TextModel:
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
-    def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TokenLogProbs]:
+    def look(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[TokenLogProbs]:
         """The model's log-probabilities and entropies at each token of texts after their prompts; see `display.token_page`.
 
         For a decoder alone a prompt may be empty.
@@ -155,20 +177,21 @@ class TextModel:
         settings = self.model.config
         config.require_decoder(settings, "scores")
         looks: dict[int, TokenLogProbs] = {}
+        prompts, special = chat_prompts.write(prompts, self.template)
         both = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-        for positions in self._batches(self.tokenizer.encode(both), 0):
+        for positions in self._batches(self.tokenizer.encode(both, special), 0):
             asked = [prompts[position] for position in positions]
             answers = [texts[position] for position in positions]
-            before = self.tokenizer.encode(asked)
-            shown = self.tokenizer.encode(answers, special=False)
             if settings.encoder_layers:
+                shown = self.tokenizer.encode(answers, special=False)
                 starts = [0] * len(shown)
-                rows = self._rows(asked, 0, before)
+                rows = self._rows(asked, 0, self.tokenizer.encode(asked, special))
                 more = self._rows(answers, 0, shown)
             else:
-                shown = [a + b for a, b in zip(before, shown, strict=True)]
-                starts = list(map(len, before))
-                rows = more = self._rows([a + b for a, b in zip(asked, answers, strict=True)], 0, shown)
+                joint = self.tokenizer.encode_joint(asked, [[answer] for answer in answers], special)
+                shown = [[*one.prompt, *one.candidates[0]] for one in joint]
+                starts = [len(one.prompt) for one in joint]
+                rows = more = self._rows([both[position] for position in positions], 0, shown)
             log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
             if not settings.encoder_layers:  # a decoder alone does not predict its first token
                 log_probs[:, 0] = entropies[:, 0] = np.nan
@@ -193,15 +216,19 @@ class TextModel:
         """Positions of the texts that run together (`batches_of_like_length`); `more` tokens follow each of `rows`."""
         return batches_of_like_length([len(row) + more for row in rows], self._batch)
 
-    def _rows(self, texts: list[str], more: int, encoded: list[list[int]] | None = None) -> TokenRows:
+    def _rows(self, texts: list[str], more: int, encoded: list[list[int]]) -> TokenRows:
         """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list."""
         settings = self.model.config
-        encoded = self.tokenizer.encode(texts) if encoded is None else encoded
         prompt_length.require_prompts(texts, encoded, settings, more)
         room = prompt_length.prompt_room(settings, more)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))
+
+
+def _filled(values: Sequence[Any], count: int) -> list[Any]:
+    """`count` values, the first one again behind the last."""
+    return [*values, *[values[0]] * (count - len(values))]
 
 
 def _before(text: str, stops: Sequence[str]) -> str:
@@ -225,7 +252,7 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
     params = weights.load(path, settings, dtype, jax.device_put)
-    return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch)
+    return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch, chat_template.read(path))
 
 
 def fetch(name: str | Path, key: str = "") -> Path:

@@ -10,8 +10,8 @@ from typing import Any
 
 from motif_jax.core import digests, files
 from motif_jax.core.errors import UserError
+from motif_jax.lm import chat_template, generation_config, tokens, weights
 from motif_jax.lm import config as configs
-from motif_jax.lm import generation_config, tokens, weights
 
 PLAN = "plan.json"
 
@@ -19,7 +19,7 @@ PLAN = "plan.json"
 def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
     """Reads an object for each prompt of a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or of a text file.
 
-    A text file has a prompt a line.
+    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation. A text file has a prompt a line.
 
     Raises:
       UserError: no file is named, it is missing or has no prompt, or a line is invalid; the error names `key` of the config.
@@ -49,15 +49,31 @@ def _question(line: str, where: str) -> dict[str, Any]:
         row = files.parse_json(line)
     except ValueError as error:
         raise UserError(f"{where} cannot be read: {error}") from None
-    if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
-        raise UserError(f'{where}: must be an object with a text under "prompt"')
+    prompt = row.get("prompt") if isinstance(row, dict) else None
+    if not isinstance(prompt, str) and not _are_turns(prompt):
+        raise UserError(
+            f'{where}: must be an object with a text under "prompt", or with turns {{"role": ..., "content": ...}}'
+        )
+    texts = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in row["prompt"]]
     candidates = row.get("candidates")
     if candidates is not None:
         are_texts = isinstance(candidates, list) and all(isinstance(text, str) for text in candidates)
         if not candidates or not are_texts:
             raise UserError(f'{where}: "candidates" must be a list of texts')
-    files.require_whole_characters("".join((row["prompt"], *(candidates or ()))), where)
+    files.require_whole_characters("".join((*texts, *(candidates or ()))), where)
     return row
+
+
+def _are_turns(value: Any) -> bool:
+    """Whether a value of a file is a list of turns of a conversation."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(
+        isinstance(turn, dict)
+        and set(turn) == {"role", "content"}
+        and all(isinstance(text, str) for text in turn.values())
+        for turn in value
+    )
 
 
 def pin(workdir: Path, folder: Path, name: str) -> None:
@@ -69,8 +85,9 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
         configs.FILE: digests.of_file(folder / configs.FILE),
         tokens.FILE: digests.of_file(folder / tokens.FILE),
     }
-    if (folder / generation_config.FILE).is_file():
-        read[generation_config.FILE] = digests.of_file(folder / generation_config.FILE)
+    for name_of_file in (generation_config.FILE, chat_template.CONFIG_FILE, chat_template.TEMPLATE_FILE):
+        if (folder / name_of_file).is_file():
+            read[name_of_file] = digests.of_file(folder / name_of_file)
 
     if path.exists():
         before = files.read_json(path, remedy, keys=("read",))["read"]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
-from motif_jax.core import tokenizer_files
+from motif_jax.core import joint_tokens, tokenizer_files
 from motif_jax.core.errors import UserError
+from motif_jax.core.joint_tokens import JointRows
 
 FILE = "tokenizer.json"
 # Smallest padded length of `bucket`.
@@ -62,7 +62,30 @@ class Tokenizer:
         """
         with tokenizer_files.working(self._source):
             encodings = self._backend.encode_batch(list(texts), add_special_tokens=special)
-        return [_once_begun(encoding) for encoding in encodings]
+        return [joint_tokens.tokens_of(encoding) for encoding in encodings]
+
+    def encode_joint(
+        self, prompts: Sequence[str], candidates: Sequence[Sequence[str]], special: bool = True
+    ) -> list[JointRows]:
+        """Tokens of each prompt and its candidates, each candidate tokenised together with its prompt (`joint_tokens.split`).
+
+        `special`: with the special tokens that the tokenizer adds in front of a text; those behind it are left out.
+
+        Raises:
+          UserError: a prompt has no candidates, a candidate no tokens, two have the same, or one shares no token with its prompt.
+        """
+        texts = []
+        for prompt, names in zip(prompts, candidates, strict=True):
+            texts += [prompt, *(prompt + name for name in names)]
+        with tokenizer_files.working(self._source):
+            encodings = self._backend.encode_batch(texts, add_special_tokens=special)
+        rows = iter([joint_tokens.tokens_of(encoding, closed=False) for encoding in encodings])
+        joint = []
+        for prompt, names in zip(prompts, candidates, strict=True):
+            prompt_tokens = next(rows)
+            texts_tokens = [next(rows) for _ in names]
+            joint.append(joint_tokens.split(prompt, names, prompt_tokens, texts_tokens))
+        return joint
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
@@ -83,15 +106,8 @@ class Tokenizer:
         return number
 
 
-def _once_begun(encoding: Encoding) -> list[int]:
-    """The tokens without the first one, where the tokenizer added it before the same token in the text."""
-    tokens: list[int] = encoding.ids
-    is_double = len(tokens) > 1 and tokens[0] == tokens[1] and encoding.special_tokens_mask[0] == 1
-    return tokens[1:] if is_double else tokens
-
-
 def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-    """Tokens of candidates; `special`: with the special tokens that the tokenizer adds.
+    """Tokens of candidates without their prompts; `special`: with the special tokens that the tokenizer adds.
 
     Raises:
       UserError: there are no candidates, one has no tokens, or two have the same.

@@ -114,7 +114,7 @@ def _language_card(network: LanguageAgent, learned: str) -> str:
         chosen = "`action_head.safetensors` has a head whose outputs are the logits of the actions, in this order; transformers and vLLM do not read it."
     else:
         form = f"form `{network.form}`{', divided by its number of tokens' if network.by_length else ''}"
-        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely."
+        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely. {_meeting(network)}"
     return f"""{front}
 # A language model that acts: {learned}
 
@@ -123,6 +123,15 @@ motif_jax trained this model by GLAM's method: it reads a prompt and chooses amo
 [inputs, outputs]. Low-rank additions, if there were any, are merged into the weights.
 
 {use}"""
+
+
+def _meeting(network: LanguageAgent) -> str:
+    """How prompt and action meet, in words."""
+    if network.model.config.encoder_layers:
+        return "The encoder reads the prompt, and the decoder the action."
+    if network.is_joint:
+        return "Prompt and action are tokenised together, as one text with one blank between them."
+    return "Actions are tokenised by themselves, without the blank before them, behind a prompt that ends with one."
 
 
 def _check_text_agent(config: ConfigDict) -> None:

@@ -48,19 +48,20 @@ def made(folder, **changes) -> agent.LanguageAgent:
 
 
 def prompts(folder):
-    """Prompts of four steps, as tokens and as text."""
+    """Prompts of four steps, as the fields that the agent reads and as text."""
     config = settings(model=str(folder))
     options = agent_networks.class_of(config).environment_options(config)
     env = registry.make(LEVEL, fields=("prompt",), **{**options, "observations": 1})
     out = empty_observation(env.spec)
     env.reset(0, out)
-    tokens = []
+    read = [name for name in ("tokens", "candidates", "candidate_starts") if name in out]
+    steps = []
     texts = []
     for action in (0, 1, 2, 1):
-        tokens.append(out["tokens"].copy())
+        steps.append({name: out[name].copy() for name in read})
         texts.append(decoded(out["prompt"]))
         env.step(action, out)
-    return jnp.asarray(np.stack(tokens)), texts
+    return {name: jnp.asarray(np.stack([step[name] for step in steps])) for name in read}, texts
 
 
 @pytest.mark.slow
@@ -71,10 +72,11 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     loaded = language.load(folders[name])
     one = made(folder, policy=policy)
     params = one.init(jax.random.key(1))
-    tokens, texts = prompts(folder)
+    fields, texts = prompts(folder)
+    tokens = fields["tokens"]
     state = one.initial_state(2)
     # Time first.
-    observation = {"tokens": tokens.reshape(2, 2, -1)}
+    observation = {name: rows.reshape(2, 2, *rows.shape[1:]) for name, rows in fields.items()}
     logits, value, after = jax.jit(one.apply)(params, observation, state, jnp.zeros((2, 2), bool))
     assert (after.shape, value.shape, logits.shape) == (state.shape, (2, 2), (2, 2, 6))
     # The states from which the first token after each of the prompts is predicted.
@@ -91,7 +93,8 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     np.testing.assert_allclose(logits.reshape(4, -1), scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(value.reshape(-1), first("value"), rtol=1e-4, atol=1e-5)
     nothing = jnp.full((1, 160), -1)
-    rows = [one.rows(params, tokens) for tokens in (nothing, nothing.at[0, 0].set(0))]
+    own = {name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"}
+    rows = [one.rows(params, tokens, **own) for tokens in (nothing, nothing.at[0, 0].set(0))]
     for from_empty, from_one_token in zip(*rows, strict=True):
         assert np.isfinite(from_empty).all()
         np.testing.assert_array_equal(from_empty, from_one_token)
@@ -160,7 +163,7 @@ def test_low_rank_additions_are_what_is_drawn(folders):
 def test_the_published_scores_are_the_policys_logits(folders):
     one = made(folders["t5"], glam_raw_logit_score=True, glam_pad_plus_one=True)
     params = one.init(jax.random.key(1))
-    tokens, _ = prompts(folders["t5"])
+    tokens = prompts(folders["t5"])[0]["tokens"]
     logits, _ = jax.jit(one.rows)(params, tokens)
     valid = tokens >= 0
     words, present = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
@@ -204,14 +207,14 @@ def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
 def test_a_prompt_may_have_its_own_actions(folders, name):
     """Of two prompts with the actions in another order and one missing, the logits are the same in that order."""
     folder = folders[name]
-    plain = made(folder)
+    plain = made(folder, glam_separate_tokens=True)
     words, present = plain.candidates
     fields = {**plain.spec.observation, "candidates": ArraySpec(words.shape, "int32")}
     spec = dataclasses.replace(plain.spec, observation=fields)
-    config = settings(model=str(folder))
+    config = settings(model=str(folder), glam_separate_tokens=True)
     with_candidates = agent_networks.class_of(config).make(config, spec)
     assert with_candidates.fields == ("tokens", "candidates")
-    tokens, _ = prompts(folder)
+    tokens = prompts(folder)[0]["tokens"]
     order = np.array([[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])
     candidates = np.where(present, words, -1)[order]
     candidates[1, 3] = -1
@@ -249,7 +252,7 @@ def test_untrained_models_leave_out_as_published(folders):
     folder = folders["t5"]
     one = made(folder, pretrained=False, keep_embedding=True, glam_untrained_dropout=True)
     params = one.init(jax.random.key(1))
-    tokens = prompts(folder)[0]
+    tokens = prompts(folder)[0]["tokens"]
     rows = jax.jit(one.rows)
     first, again, other = (rows(params, rows_shown)[0] for rows_shown in (tokens, tokens, tokens[::-1]))
     np.testing.assert_array_equal(first, again)

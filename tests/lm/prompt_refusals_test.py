@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import string
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import models as tokenizer_models
+from tokenizers import pre_tokenizers
 
 from motif_jax import lm as language
 from motif_jax.core import resources
@@ -27,8 +31,14 @@ from tests.refusals import refuses
 
 QUESTIONS = [
     ("", "config.file=rows.jsonl: holds no prompt"),
-    ('{"prompt": "a"}\n[1]\n', 'rows.jsonl line 2: must be an object with a text under "prompt"'),
-    ('{"prompt": 3}\n', 'rows.jsonl line 1: must be an object with a text under "prompt"'),
+    (
+        '{"prompt": "a"}\n[1]\n',
+        'rows.jsonl line 2: must be an object with a text under "prompt", or with turns {"role": ..., "content": ...}',
+    ),
+    (
+        '{"prompt": 3}\n',
+        'rows.jsonl line 1: must be an object with a text under "prompt", or with turns {"role": ..., "content": ...}',
+    ),
     ("no\n", "rows.jsonl line 1 cannot be read: no JSON: Expecting value: line 1 column 1 (char 0)"),
     ('{"prompt": "a", "candidates": []}\n', 'rows.jsonl line 1: "candidates" must be a list of texts'),
     (
@@ -48,7 +58,7 @@ QUESTIONS = [
 ]
 ASKED = {"prompt": "go", "candidates": ["left", "right"]}
 UNSCORED: list[tuple[dict[str, Any], str]] = [
-    ({"prompt": "go " * 60, "candidates": ["left"]}, "a prompt of 120 tokens ('go go"),
+    ({"prompt": "go" * 60, "candidates": [" left"]}, "a prompt of 60 tokens ('gogo"),
     ({"prompt": "", "candidates": ["left"]}, "text '' has no tokens"),
     (
         {"prompt": "go", "candidates": ["left", "right", "left"]},
@@ -58,15 +68,15 @@ UNSCORED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-class Letters:
+def letters() -> Tokenizer:
     """A tokenizer with a token for each letter."""
+    numbers = {letter: number for number, letter in enumerate(string.printable)}
+    backend = Backend(tokenizer_models.WordLevel(numbers, " "))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return Tokenizer(backend)
 
-    @staticmethod
-    def encode(texts: list[str], special: bool = True) -> list[list[int]]:
-        return [[*map(ord, text)] for text in texts]
 
-
-FITS: Any = partial(prompt_length.require, Letters(), parsed("gpt2", {"n_positions": 9}))
+FITS: Any = partial(prompt_length.require, letters(), parsed("gpt2", {"n_positions": 9}))
 
 
 def asked(name: str, model: Path, at: Path, row: dict[str, Any], **values: Any) -> None:

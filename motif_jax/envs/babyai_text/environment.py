@@ -17,7 +17,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue, instructions, missions
 from motif_jax.envs.babyai_text.changes import CHANGES, EXCHANGED, PromptChange
 from motif_jax.envs.babyai_text.exchange import Exchange
-from motif_jax.envs.babyai_text.prompts import PromptTokens, Window
+from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens, Window
 from motif_jax.envs.babyai_text.sentences import VIEW, clauses
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
 
@@ -49,6 +49,8 @@ class LevelOptions:
       change: one of `changes.CHANGES` or `changes.EXCHANGED`, '' for none.
       distractors: number of objects that the mission does not need; None for the level's default.
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
+      joint_actions: whether the actions are tokenised together with each prompt, into the fields `candidates` int32 [actions,
+        tokens], padded with -1, and `candidate_starts` int32 [actions] (`prompts.PromptTokens`).
     """
 
     max_episode_steps: int | None = None
@@ -62,6 +64,14 @@ class LevelOptions:
     change: str = ""
     distractors: int | None = None
     special_tokens: bool = True
+    joint_actions: bool = False
+
+    def prompt_tokenizer(self) -> PromptTokens | None:
+        """Makes tokens of prompts; None without a tokenizer."""
+        if not self.tokenizer:
+            return None
+        actions = self.actions if self.joint_actions else ()
+        return PromptTokens(self.tokenizer, self.prompt_tokens, self.special_tokens, actions)
 
 
 def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> EnvironmentSpec:
@@ -87,7 +97,7 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
             "mission": ArraySpec((MISSION_BYTES,), "uint8"),
             "text": ArraySpec((TEXT_BYTES,), "uint8"),
             "text_count": ArraySpec((), "int32"),
-            **({"tokens": ArraySpec((chosen.prompt_tokens,), "int32")} if chosen.tokenizer else {}),
+            **_token_fields(chosen),
             **{field: optional[field] for field in fields},
         },
         num_actions=len(chosen.actions),
@@ -103,6 +113,18 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
         keeps_place=bool((chosen.compat or {}).get(FIXED_KIND)) and bool(level.kinds) and not chosen.kind,
         renderer="motif_jax.envs.babyai_text.renderer:GridRenderer",
     )
+
+
+def _token_fields(chosen: LevelOptions) -> dict[str, ArraySpec]:
+    """The fields of the prompt's tokens; {} without a tokenizer."""
+    if not chosen.tokenizer:
+        return {}
+    if not chosen.joint_actions:
+        # The file is not read for a shape that does not depend on it.
+        return {TOKENS: ArraySpec((chosen.prompt_tokens,), "int32")}
+    tokenizer = chosen.prompt_tokenizer()
+    assert tokenizer is not None
+    return tokenizer.fields
 
 
 def levels() -> ModuleType:
@@ -189,9 +211,7 @@ class BabyAIText:
         self._fields = frozenset(fields)
         self._worlds: dict[str | None, Any] = {}
         self._bot: Any = None
-        self._tokenizer: PromptTokens | None = None
-        if chosen.tokenizer:
-            self._tokenizer = PromptTokens(chosen.tokenizer, chosen.prompt_tokens, chosen.special_tokens)
+        self._tokenizer = chosen.prompt_tokenizer()
         self._exchange: Exchange | None = None
         if chosen.change in EXCHANGED:
             unchanged = dict(options, change="", tokenizer="")
@@ -296,7 +316,7 @@ class BabyAIText:
             if "prompt" in fields:
                 out["prompt"][...] = encoded(prompt, len(out["prompt"]), "a prompt")
             if self._tokenizer is not None:
-                self._tokenizer.write(prompt, out["tokens"])
+                self._tokenizer.write(prompt, out)
         if "bot_action" in fields:
             out["bot_action"][...] = self._bot.action(played)
         if fields & {"grid", "lit", "pose"}:

@@ -8,20 +8,27 @@ from __future__ import annotations
 import collections
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from motif_jax.core import tokenizer_files
+from motif_jax.core import joint_tokens, tokenizer_files
 from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
+from motif_jax.envs.spec import ArraySpec
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 # Replaces the next observation once the goal is reached; no prompt has it.
 REACHED = {ENGLISH: " \n The goal is reached.", FRENCH: " \n Le but est atteint."}
 TOO_LONG = "config.network.prompt_tokens="  # start of the error for a longer prompt
 _LINE = " \n "
+# Fields of the observation: a prompt, and its actions where they are tokenised together with it.
+TOKENS = "tokens"
+CANDIDATES = "candidates"
+CANDIDATE_STARTS = "candidate_starts"
+# Room for the end of a prompt in the tokens of its actions, where a tokenizer divides it otherwise before them.
+_SPARE_TOKENS = 8
 GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
@@ -84,21 +91,70 @@ def _backend(file: str, changed: int) -> Tokenizer:
 
 
 class PromptTokens:
-    """Tokenizes prompts of at most `length` tokens by a tokenizer.json; `special`: with its special tokens (T5's end token)."""
+    """Tokenizes prompts of at most `length` tokens by a tokenizer.json.
 
-    def __init__(self, file: str, length: int, special: bool = True) -> None:
+    With `actions` each is tokenised together with the prompt, for models that read both as one text: the prompt ends before its
+    last blank, and every action begins with one (`core.joint_tokens`).
+
+    Args:
+      special: with the tokenizer's special tokens (T5's end token); with `actions` only those in front.
+    """
+
+    def __init__(self, file: str, length: int, special: bool = True, actions: Sequence[str] = ()) -> None:
         self._backend = _backend(file, os.stat(file).st_mtime_ns)
         self._file = file
         self._length = length
         self._special = special
+        self._actions = [behind_prompt(action) for action in actions]
+        self.fields = {TOKENS: ArraySpec((length,), "int32")}
+        if actions:
+            longest = max(len(self._encode(action, special=False)) for action in self._actions)
+            shape = (len(actions), longest + _SPARE_TOKENS)
+            self.fields |= {
+                CANDIDATES: ArraySpec(shape, "int32"),
+                CANDIDATE_STARTS: ArraySpec((len(actions),), "int32"),
+            }
 
-    def write(self, prompt: str, out: np.ndarray) -> None:
-        """Writes the prompt's tokens into int32 [length], padded with -1. Raises UserError: the prompt has more."""
-        with tokenizer_files.working(self._file):
-            tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
+    def write(self, prompt: str, out: Mapping[str, np.ndarray]) -> None:
+        """Writes `fields`: `tokens` int32 [length] of the prompt and `candidates` int32 [actions, tokens], padded with -1.
+
+        Of each candidate the first `candidate_starts` int32 [actions] tokens are the prompt's.
+
+        Raises:
+          UserError: the prompt or an action has too many tokens, or two actions have the same.
+        """
+        if not self._actions:
+            self._fill(prompt, self._encode(prompt, self._special), out[TOKENS])
+            return
+        prompt = prompt.rstrip(" ")
+        texts = [self._encode(prompt + action, self._special, closed=False) for action in self._actions]
+        alone = self._encode(prompt, self._special, closed=False)
+        joint = joint_tokens.split(prompt, self._actions, alone, texts)
+        self._fill(prompt, joint.prompt, out[TOKENS])
+        out[CANDIDATE_STARTS][...] = joint.starts
+        for action, tokens, row in zip(self._actions, joint.candidates, out[CANDIDATES], strict=True):
+            if len(tokens) > len(row):
+                raise UserError(
+                    f"the action {action!r} changes the tokens of the prompt before it ({len(tokens)} tokens, and {len(row)} are allowed): "
+                    "choose another tokenizer, or --config.compat.glam_separate_tokens=True"
+                )
+            row[: len(tokens)] = tokens
+            row[len(tokens) :] = -1
+
+    def _fill(self, prompt: str, tokens: Sequence[int], row: np.ndarray) -> None:
         if len(tokens) > self._length:
             raise UserError(
                 f"{TOO_LONG}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
             )
-        out[: len(tokens)] = tokens
-        out[len(tokens) :] = -1
+        row[: len(tokens)] = tokens
+        row[len(tokens) :] = -1
+
+    def _encode(self, text: str, special: bool, closed: bool = True) -> list[int]:
+        with tokenizer_files.working(self._file):
+            encoding = self._backend.encode(text, add_special_tokens=special)
+        return encoding.ids if closed else joint_tokens.tokens_of(encoding, closed=False)
+
+
+def behind_prompt(action: str) -> str:
+    """An action as the text of a prompt goes on: one blank, and the action."""
+    return f" {action.strip(' ')}"

@@ -1,0 +1,69 @@
+"""Prompts of a chat model: turns of a conversation, which its own template writes, or plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm.chat_template import ChatTemplate, Turn
+
+# Values of `config.chat`: by the template where the model has one, always, or never.
+AUTO = "auto"
+ALWAYS = "always"
+NEVER = "never"
+# A text, or turns {"role": ..., "content": ...}.
+Prompt = str | Sequence[Turn]
+
+
+class WrittenPrompts(NamedTuple):
+    """Prompts as the model reads them; `special`: with the special tokens that the tokenizer adds, which a template writes itself."""
+
+    texts: list[str]
+    special: bool
+
+
+def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPrompts:
+    """The texts of prompts: plain texts as they are, or turns up to where the model's answer begins.
+
+    Raises:
+      UserError: turns without a template, turns that it refuses, or texts and turns together.
+    """
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    turns = [prompt for prompt in prompts if not isinstance(prompt, str)]
+    if not turns:
+        return WrittenPrompts(texts, True)
+    if texts:
+        raise UserError("some prompts are texts and some are turns: give one of both in a call")
+    if template is None:
+        raise UserError("prompts of turns need a chat template, and the model has none: give plain texts")
+    return WrittenPrompts([template.prompt(prompt) for prompt in turns], False)
+
+
+def chosen(chat: str, template: ChatTemplate | None, prompts: Sequence[Prompt]) -> list[Prompt]:
+    """The prompts of a stage with `config.chat`: with the template a plain text is the user's turn.
+
+    Raises:
+      UserError: `chat` does not fit the model or the prompts.
+    """
+    has_turns = any(not isinstance(prompt, str) for prompt in prompts)
+    if chat == ALWAYS and template is None:
+        raise UserError(f"config.chat={ALWAYS}: the model has no chat template: must be {AUTO} or {NEVER}")
+    if chat == NEVER and has_turns:
+        raise UserError(f"config.chat={NEVER}: must be {AUTO} or {ALWAYS} for prompts of turns")
+    if has_turns and template is None:
+        raise UserError("config.file has prompts of turns, and config.model has no chat template: give texts")
+    if chat == NEVER or template is None:
+        return list(prompts)
+    return [
+        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt for prompt in prompts
+    ]
+
+
+def in_words(chat: str, template: ChatTemplate | None) -> str:
+    """One line: how the prompts are written."""
+    if chat == NEVER:
+        return f"prompts: plain text, as they are (config.chat={NEVER})"
+    if template is None:
+        return "prompts: plain text, as they are (the model has no chat template)"
+    return f"prompts: turns by the model's own chat template (config.chat={NEVER}: plain text)"
