@@ -286,12 +286,16 @@ def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
 def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = agent.parent / "runs"
     runs.mkdir()
-    (runs / "agent").symlink_to(agent)
-    (runs / "reward").symlink_to(trained)
+    (runs / "quickstart").mkdir()
+    for folder in (runs, runs / "quickstart"):
+        (folder / "agent").symlink_to(agent)
+        (folder / "reward").symlink_to(trained)
     byte_pairs.save(runs / "tokens", byte_pairs.train(["My parcel has not come."], "gpt2", 300), "gpt2")
     text_agents.write(runs / "ilql", task="dialogues", options={"tokenizer": str(runs / "tokens")})
     models.write(agent.parent / "FOLDER", "gpt2")
     (agent.parent / "FOLDER" / "tokenizer.json").write_text(models.tokenizer())
+    template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    (agent.parent / "FOLDER" / "chat_template.jinja").write_text(template)
     monkeypatch.chdir(agent.parent)
     counts = {"README.md": 1, "docs/library.md": 5, "docs/environments.md": 1, "docs/language.md": 3}
     for page, least in counts.items():
