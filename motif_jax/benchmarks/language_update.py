@@ -76,8 +76,13 @@ class RowForEachAction(LanguageAgent):
     """The same agent, which runs the prompt again with every action."""
 
     def rows(
-        self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
+        self,
+        params: Any,
+        tokens: jax.Array,
+        candidates: jax.Array | None = None,
+        candidate_starts: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
+        del candidates, candidate_starts  # all prompts of the benchmark have the agent's own actions
         words, is_word = self._candidates(None)
         count = len(words)
         # One row for each prompt and action, with one candidate.
