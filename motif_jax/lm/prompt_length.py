@@ -59,8 +59,8 @@ def require(
         require_prompts(prompts, tokenizer.encode(prompts, special), settings, most)
         return
     encoded = encode(tokenizer, settings, prompts, candidates, special)
-    most = max(len(row) for rows in encoded for row in rows.candidates)
-    require_prompts(prompts, [rows.prompt for rows in encoded], settings, most)
+    longest_candidate = max(len(row) for rows in encoded for row in rows.candidates)
+    require_prompts(prompts, [rows.prompt for rows in encoded], settings, longest_candidate)
 
 
 def encode(

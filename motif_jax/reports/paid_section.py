@@ -55,7 +55,7 @@ def _most(rows: Sequence[PaidRow]) -> list[tuple[str, tuple[int, float]]]:
     steps: dict[str, int] = defaultdict(int)
     paid: dict[str, float] = defaultdict(float)
     for row in rows:
-        for text in row.most:
+        for text in row.texts:
             steps[text.text] += text.steps
             paid[text.text] += text.paid
     ranked = sorted(paid, key=lambda text: (-paid[text], text))

@@ -34,7 +34,7 @@ class PaidRow(NamedTuple):
 
     step: int
     total: float
-    most: list[PaidText]
+    texts: list[PaidText]
 
 
 class PaidTexts:
@@ -62,10 +62,10 @@ class PaidTexts:
             self._sums = {}
         positive = [(key, steps, paid) for key, (steps, paid) in sums.items() if paid > 0]
         positive.sort(key=lambda entry: (-entry[2], entry[0]))
-        most = [
+        most_paid = [
             PaidText(text_bytes.decode(key.rstrip(b"\0")), steps, paid) for key, steps, paid in positive[:TOP]
         ]
-        return PaidRow(step, sum(paid for _, _, paid in positive), most)
+        return PaidRow(step, sum(paid for _, _, paid in positive), most_paid)
 
 
 class PaidTextLog(ExitStack):
@@ -83,7 +83,7 @@ class PaidTextLog(ExitStack):
         )
 
     def write(self, row: PaidRow) -> None:
-        line = json_line(row._asdict() | {"most": [list(paid) for paid in row.most]})
+        line = json_line(row._asdict() | {"texts": [list(paid) for paid in row.texts]})
         with naming(self._path):
             self._file.write(line)
             self._file.flush()
@@ -94,7 +94,7 @@ def read(workdir: Path) -> Iterator[PaidRow]:
     path = workdir / FILE_NAME
     for row in read_json_lines(path, ["step"]):
         try:
-            yield PaidRow(row["step"], float(row["total"]), [PaidText(*paid) for paid in row["most"]])
+            yield PaidRow(row["step"], float(row["total"]), [PaidText(*paid) for paid in row["texts"]])
         except (LookupError, TypeError, ValueError) as error:
             raise UserError(f"{path} is damaged at step {row['step']} ({error}): take the line out") from None
 
@@ -102,7 +102,7 @@ def read(workdir: Path) -> Iterator[PaidRow]:
 def as_table(row: PaidRow) -> MetricTable:
     """The texts of a row with their shares of all that was paid."""
     cells: list[tuple[str, ...]] = []
-    for text, steps, paid in row.most:
+    for text, steps, paid in row.texts:
         share = 100 * paid / row.total
         cells.append((f"{share:.1f} %", f"{paid:.4g}", f"{steps:,}", text or "(no text)"))
     return MetricTable(("share", "paid", "steps", "text"), cells)

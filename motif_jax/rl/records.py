@@ -198,7 +198,7 @@ class Records(ExitStack):
             return
         row = paid_texts.take(self._clock.steps)
         self._paid_texts.write(row)
-        if row.most:
+        if row.texts:
             self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
 
     def _turns_per_second(self, steps_per_second: float) -> dict[str, float]:

@@ -42,7 +42,7 @@ def test_a_row_has_what_was_paid_since_the_row_before() -> None:
 
     sums.add(texts("gold"), np.array([1]), np.array([2.0]))
 
-    assert sums.take(2).most == [PaidText("gold", 1, 2.0)]
+    assert sums.take(2).texts == [PaidText("gold", 1, 2.0)]
 
 
 def test_nothing_is_lost_between_two_threads() -> None:
@@ -73,7 +73,7 @@ def test_a_resumed_run_drops_rows_after_its_checkpoint(tmp_path: Path) -> None:
 
     rows = list(paid_texts.read(tmp_path))
     assert [row.step for row in rows] == [10, 20, 25]
-    assert rows[0].most == [PaidText("ünlock", 1, 1.0)]
+    assert rows[0].texts == [PaidText("ünlock", 1, 1.0)]
 
 
 def test_a_line_without_its_parts_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from tests.envs.playing import started
@@ -116,57 +115,6 @@ def test_an_error_of_the_environment_is_one_of_its_engine():
     with pytest.raises(EngineError, match="fails at step 9 with action 1") as error:
         environment.step(1, out)
     assert isinstance(error.value.__cause__, OSError)
-
-
-def test_texts_of_functions_and_classes_and_what_is_cut():
-    environment, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
-    assert environment.spec.modules[1:] == ("tests.gym_toys",) * 2, "of the game and of its texts"
-    assert decoded(out["caption"]) == ""
-    for _ in range(2):
-        environment.step(1, out)
-    assert decoded(out["caption"]) == "action 1 " + "é" * 5, "a cut falls between letters"
-    assert environment.episode_info()["captions_cut"] == 2
-    one, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
-    _, out_of_other = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
-    one.step(0, out)
-    assert (decoded(out["caption"]), decoded(out_of_other["caption"])) == ("step 1", "step 0")
-
-
-def test_texts_are_utf8_up_to_their_first_zero():
-    texts = {
-        None: b"",
-        "a\0b": b"a b",
-        "ł": "ł".encode(),
-        b"ab\0c": b"ab",
-        "T\u00fcr".encode(): "Tür".encode(),
-    }
-    assert {text: captions.text_bytes_of(text) for text in texts} == texts
-    assert captions.text_bytes_of(np.array([65, 0, 66], np.uint8)) == b"A"
-    with pytest.raises(TypeError, match="a list, not a text"):
-        captions.text_bytes_of(["a"])
-
-
-def test_texts_come_from_info_or_a_nested_observation():
-    of_info = captions.make("info:said")
-    of_nested = captions.make("obs:me.said")
-
-    assert of_info(captions.CaptionedStep({"said": "no"}, {"said": "yes"}, None)) == "yes"
-    assert of_nested(captions.CaptionedStep({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
-    assert of_nested(captions.CaptionedStep({"me": "no"}, {}, None)) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("caption", "must be module:function, info:KEY or obs:KEY"),
-        ("math:pi", "must be a function that takes some of observation, info, environment, action"),
-    ],
-)
-def test_texts_of_no_source_are_refused(monkeypatch, text, message):
-    monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
-
-    with pytest.raises(UserError, match=rf"^config\.environment\.text={text}: {message}"):
-        captions.make(text)
 
 
 class Odd(gymnasium.Env):

@@ -90,10 +90,10 @@ def test_a_batch_has_room_for_its_actions_and_no_more_columns_than_tokens(
     batches = batches_of(dialogues, ItemLayout(PAD, by_utterance))
     steps = [batches.batches(step, 1) for step in range(batches.steps_per_pass)]
 
-    most = 1
+    most_actions = 1
     for batch in sorted(steps, key=lambda batch: batch.tokens.shape[-1]):
-        most = max(most, int(batch.live.sum(axis=-1).max()))
-        assert most <= batch.live.shape[-1] <= batch.tokens.shape[-1]
+        most_actions = max(most_actions, int(batch.live.sum(axis=-1).max()))
+        assert most_actions <= batch.live.shape[-1] <= batch.tokens.shape[-1]
 
 
 def test_an_empty_row_has_no_live_action(dialogues: TokensDataset) -> None:

@@ -80,6 +80,11 @@ def test_train_step_equals_golden(step_case):
 
 
 @pytest.mark.slow
+def member_of(state: EnsembleState, number: int) -> EnsembleState:
+    """The state of one member, as numpy arrays."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf[number]), state)
+
+
 def test_members_of_an_ensemble_train_as_if_alone(step_case):
     *_, messages, batch = step_case
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", hidden_dim=32))
@@ -100,7 +105,8 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):
-        together, alone = jax.tree.map(lambda x, member=member: np.asarray(x[member]), (trained, both))
+        together = member_of(trained, member)
+        alone = member_of(both, member)
         expected, _ = train(alone, batch._replace(weights=batch.weights[member : member + 1]))
         trees = (together.params, expected.params, alone.params)
         for a, b, start in zip(*map(jax.tree.leaves, trees), strict=True):
