@@ -13,6 +13,9 @@ from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
 from motif_jax.reports.run_data import RunData
 
 
+_NOTHING_TO_COMPARE = "Nothing can be said yet: no two evaluations were given."
+
+
 def headline(data: RunData) -> tuple[str, str]:
     """Compares the first two evaluations and looks for reward hacking; returns (text, kind as of `Verdict`).
 
@@ -25,7 +28,7 @@ def headline(data: RunData) -> tuple[str, str]:
     if len(success.rates(data)) > 1:
         return success.headline(data)
     if success.task_alone(data) and len(data.evaluations) < 2:
-        return "Nothing can be said yet: no two evaluations were given.", ""
+        return _NOTHING_TO_COMPARE, ""
 
     text, sign = _result(data)
     if not all(hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()):
@@ -58,9 +61,9 @@ def _warning(warnings: Sequence[hacking.Verdict], sign: int) -> str:
 
 def _result(data: RunData) -> tuple[str, int]:
     """Compares two intrinsic returns, else a shared measure of progress: (text, sign of the difference)."""
-    undecided = "Agent and baseline share no measure of reward or progress that is above 0, so nothing can be said yet."
     if len(data.evaluations) < 2:
-        return undecided, 0
+        return _NOTHING_TO_COMPARE, 0
+    undecided = "Agent and baseline share no measure of reward or progress that is above 0, so nothing can be said yet."
     first, second = list(data.evaluations)[:2]
     different_rewards = otherwise_rated(data, second)
     if different_rewards:
