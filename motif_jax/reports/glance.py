@@ -12,7 +12,6 @@ from motif_jax.reports import hacking, success, text_section
 from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
 from motif_jax.reports.run_data import RunData
 
-
 _NOTHING_TO_COMPARE = "Nothing can be said yet: no two evaluations were given."
 
 
