@@ -109,8 +109,10 @@ def combinations(values_of_key: Mapping[str, Values], draws: int | None, seed: i
     for _ in range(draws * _ATTEMPTS):
         combination = {}
         for key, values in values_of_key.items():
-            is_range = isinstance(values, Range)
-            combination[key] = values.draw(generator) if is_range else str(generator.choice(values))
+            if isinstance(values, Range):
+                combination[key] = values.draw(generator)
+            else:
+                combination[key] = str(generator.choice(values))
         if combination not in drawn:
             drawn.append(combination)
         if len(drawn) == draws:
