@@ -17,6 +17,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
+from motif_jax.motif.compositions import find_compositions
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward import reward_ratings
@@ -24,11 +25,13 @@ from motif_jax.motif.reward.reward_function import as_rows, open_reward
 from motif_jax.motif.reward.reward_ratings import facts
 from motif_jax.play.messages import as_text
 from motif_jax.reports import explain
-from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, seen
+from motif_jax.reports.explain_data import Composition, ExplainedReward, rank_correlation, seen
 from motif_jax.rl.reward_keys import Scoring
 
 # Best and worst messages that the terminal and the summary show.
 _MESSAGES_AN_END = 10
+# Paid messages with a sentence that the reward does not like, which the terminal shows; the page has all.
+_SHOWN_COMPOSITIONS = 5
 PAGE = "explain.html"
 TABLE = "messages.csv"
 TEXTS = "texts.csv"
@@ -126,6 +129,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
         else:
             for reward in explanation.rewards:
                 print(_overview(explanation.messages, explanation.counts, reward))
+            for reward, compositions in zip(explanation.rewards, explanation.compositions, strict=True):
+                if compositions:
+                    print(_warning_of(reward.name, compositions))
             # Of an earlier call, maybe of another reward.
             (workdir / TEXTS).unlink(missing_ok=True)
         page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
@@ -146,21 +152,41 @@ def _explain(config: ConfigDict, models: list[Any], folder: str | None, data: An
     """Rates the dataset's messages, and the texts of the config, with every reward."""
     texts = _texts(config)
     rows = _rows_of_texts(config, models)
+    messages = [as_text(message) for message in data.messages]
     rewards = []
     typed = []
+    compositions = []
     for model, name in zip(models, names_of(models), strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
         history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
-        rewards.append(_explained(config, model, name, rating, history, evaluations))
+        reward = _explained(config, model, name, rating, history, evaluations)
+        rewards.append(reward)
+        compositions.append(_compositions(model, messages, data.counts, reward))
         if texts:
             text_rating = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
             text_history = text_rating.normalised[None]
             typed.append(_explained(config, model, name, text_rating, text_history, [model.step]))
 
-    messages = [as_text(message) for message in data.messages]
     source = str(folder or f"the training in {models[0].folder}")
     text_counts = counts_of_texts(rows, data.messages, data.counts)
-    return explain.Explanation(messages, data.counts, rewards, texts, typed, source, text_counts)
+    return explain.Explanation(
+        messages, data.counts, rewards, texts, typed, source, text_counts, compositions
+    )
+
+
+def _compositions(
+    model: Any, messages: list[str], counts: np.ndarray, reward: ExplainedReward
+) -> list[Composition]:
+    """The messages that are paid in spite of a sentence; [] where the reward reads more than the message."""
+    if not model.network.architecture.message_only:
+        return []
+
+    def rate_texts(texts: list[str]) -> np.ndarray:
+        return reward_ratings.rate(
+            model, model.members_of_messages(model.params, as_rows(texts)[0])
+        ).normalised
+
+    return find_compositions(messages, counts, reward, rate_texts)
 
 
 def names_of(models: list[Any]) -> list[str]:
@@ -239,6 +265,17 @@ def _overview(messages: Sequence[str], counts: np.ndarray, reward: Any) -> str:
     return "\n".join(lines)
 
 
+def _warning_of(name: str, compositions: Sequence[Composition]) -> str:
+    lines = [
+        f"{name}: warning: pays {len(compositions):,} messages although a sentence of theirs is among what it likes least; an agent may seek it:"
+    ]
+    for composition in compositions[:_SHOWN_COMPOSITIONS]:
+        lines.append(
+            f"  pays {composition.paid:.3f} for {composition.message!r}; {composition.sentence!r} alone has {composition.sentence_reward:+.3f}"
+        )
+    return "\n".join(lines)
+
+
 def _best_first(reward: Any) -> np.ndarray:
     """Indices of the messages that have a reward, greatest first. NaN, the reward of the others, is sorted to the end."""
     return np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
@@ -261,12 +298,13 @@ def print_texts(explanation: Any) -> None:
 
 def summary_of(explanation: Any) -> dict[str, Any]:
     rewards = explanation.rewards
+    compositions_of = explanation.compositions or [[]] * len(rewards)
     summary: dict[str, Any] = {
         "messages": len(explanation.messages),
         "steps": int(explanation.counts.sum()),
         "rewards": [],
     }
-    for reward in rewards:
+    for reward, compositions in zip(rewards, compositions_of, strict=True):
         order = _best_first(reward)
         summary["rewards"].append(
             {
@@ -276,6 +314,7 @@ def summary_of(explanation: Any) -> dict[str, Any]:
                 "unrated_messages": int((~reward.rated).sum()),
                 "most_liked": [explanation.messages[i] for i in order[:_MESSAGES_AN_END]],
                 "least_liked": [explanation.messages[i] for i in order[::-1][:_MESSAGES_AN_END]],
+                "paid_in_spite_of_a_sentence": [composition._asdict() for composition in compositions],
             }
         )
     if len(rewards) == 2:

@@ -12,7 +12,7 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.display.statistics import wilson
-from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
+from motif_jax.reports.explain_data import Composition, ExplainedReward, Explanation, rank_correlation, seen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 BINS = 60
 # Most dots of a chart with one dot per message.
 DOTS = 1500
+COMPOSITIONS_NOTE = (
+    "Messages that are paid although one of their sentences, asked alone, is below three quarters of the dataset's messages. An agent may seek what "
+    "that sentence says, and each joined message counts as a new one. The dataset may never show the sentence alone: then its value is a guess."
+)
 # Rows of the table of messages before "show all" is pressed.
 SHOWN = 100
 
@@ -200,6 +204,22 @@ def _messages(explanation: Explanation, max_rows: int) -> Section:
     return Section("Messages", "messages-section", [_fitted(table, explanation)], note)
 
 
+def _compositions_table(name: str, compositions: Sequence[Composition]) -> Table:
+    rows = []
+    for composition in compositions:
+        rows.append(
+            [
+                message_cell(composition.message),
+                number_cell(composition.steps, ","),
+                number_cell(composition.paid, ".3f"),
+                message_cell(composition.sentence),
+                number_cell(composition.sentence_reward, "+.3f"),
+            ]
+        )
+    header = ["message", "seen (times)", "paid first time", "its worst sentence", "normalised, alone"]
+    return Table(name, header, rows, limit=SHOWN)
+
+
 def _fitted(table: Table, explanation: Explanation) -> str:
     """The table as HTML, in small letters where it has the columns of two rewards."""
     return f'<div class="wide">{table.html()}</div>' if len(explanation.rewards) > 1 else table.html()
@@ -264,6 +284,12 @@ def render(explanation: Explanation, written: str, max_rows: int) -> str:
         sections.append(Section(f"{title} over the training", f"training-{number}", training))
     if len(rewards) == 2:
         sections.append(_side_by_side(explanation))
+    for number, (reward, compositions) in enumerate(zip(rewards, explanation.compositions, strict=False)):
+        if compositions:
+            title = "Paid in spite of a sentence"
+            title = f"{title}: {reward.name}" if len(rewards) > 1 else title
+            table = _compositions_table(f"compositions-{number}", compositions)
+            sections.append(Section(title, f"composed-{number}", [table], COMPOSITIONS_NOTE))
     sections.append(_messages(explanation, max_rows))
     names = " and ".join(reward.name for reward in rewards)
     return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)

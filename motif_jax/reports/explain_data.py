@@ -35,8 +35,21 @@ class ExplainedReward(NamedTuple):
         return self.rated & (self.paid != 0)
 
 
+class Composition(NamedTuple):
+    """A message that is paid although one of its sentences, alone, is among what the reward likes least."""
+
+    message: str
+    steps: int  # of the dataset, that show it
+    paid: float
+    sentence: str
+    sentence_reward: float  # normalised, of the sentence alone
+
+
 class Explanation(NamedTuple):
-    """Rewards of one or two models for a dataset's messages [N] with their `counts`, and for the user's texts (`typed`)."""
+    """Rewards of one or two models for a dataset's messages [N] with their `counts`, and for the user's texts (`typed`).
+
+    `compositions` has a list for each reward.
+    """
 
     messages: Sequence[str]
     counts: np.ndarray
@@ -45,6 +58,7 @@ class Explanation(NamedTuple):
     typed: Sequence[ExplainedReward] = ()
     source: str = ""
     text_counts: np.ndarray | Sequence[int] = ()
+    compositions: Sequence[Sequence[Composition]] = ()
 
 
 def seen(count: int) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import explain
-from motif_jax.reports.explain_data import ExplainedReward, Explanation
+from motif_jax.reports.explain_data import Composition, ExplainedReward, Explanation
 from tests import browser
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
@@ -51,6 +51,18 @@ def test_hostile_text_stays_text(two):
 
     assert HOSTILE not in page
     assert page.count("</script>") == page.count("<script")
+
+
+def test_the_page_shows_what_is_paid_in_spite_of_a_sentence():
+    some = reward("some", [1.5, 0.2, -1, -0.5, 0.3])
+    composition = Composition("You faint.  You wake.", 4, 1.25, "You faint.", -0.75)
+    explanation = Explanation(MESSAGES, COUNTS, [some], source="s", compositions=[[composition]])
+
+    page = explain.render(explanation, "now", 5)
+
+    assert "Paid in spite of a sentence" in page
+    assert "You faint.  You wake." in page
+    assert "-0.750" in page
 
 
 HALF_RATED = [np.nan, 1.0, np.nan, -0.75, 0.125]

@@ -1,0 +1,91 @@
+"""Messages that a reward pays although one of their sentences is among what it likes least."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.motif.compositions import find_compositions, sentences
+from motif_jax.reports.explain_data import ExplainedReward
+
+FAINT = "You faint from lack of food.  You regain consciousness."
+KILL = "You kill the newt!  You see here a newt corpse."
+MESSAGES = [FAINT, KILL, "", "You regain consciousness.", "You bump into a wall.", "You hear a door open."]
+COUNTS = np.array([3, 9, 500, 2, 40, 7])
+VALUE_ALONE = {
+    "You faint from lack of food.": -2.0,
+    "You regain consciousness.": 1.5,
+    "You kill the newt!": 1.0,
+    "You see here a newt corpse.": 0.0,
+}
+
+
+def reward_of(normalised: list[float], threshold: float = 0.5) -> ExplainedReward:
+    values = np.array(normalised)
+    paid = np.where(values > threshold, values, 0.0)
+    return ExplainedReward("starving", values, values, paid, threshold, None, values[None], [0], [])
+
+
+def rate_alone(texts: list[str]) -> np.ndarray:
+    return np.array([VALUE_ALONE[text] for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("", []),
+        ("You see here a key.", ["You see here a key."]),
+        (FAINT, ["You faint from lack of food.", "You regain consciousness."]),
+        ("You open the door. You walk out!", ["You open the door.", "You walk out!"]),
+        ('"Who are you?" You flee.', ['"Who are you?"', "You flee."]),
+        ("What do you want to eat? [abc or ?*]", ["What do you want to eat? [abc or ?*]"]),
+        ("It costs 1.5 gold... and more.", ["It costs 1.5 gold... and more."]),
+    ],
+)
+def test_a_message_is_split_into_its_sentences(message: str, expected: list[str]) -> None:
+    assert sentences(message) == expected
+
+
+def test_a_paid_message_with_a_sentence_that_is_not_liked_is_named() -> None:
+    reward = reward_of([1.0, 1.2, -0.5, 1.5, -1.0, 0.1])
+
+    compositions = find_compositions(MESSAGES, COUNTS, reward, rate_alone)
+
+    assert [composition._asdict() for composition in compositions] == [
+        {
+            "message": FAINT,
+            "steps": 3,
+            "paid": 1.0,
+            "sentence": "You faint from lack of food.",
+            "sentence_reward": -2.0,
+        }
+    ]
+
+
+def test_the_most_frequent_message_comes_first() -> None:
+    def dislike_all(texts: list[str]) -> np.ndarray:
+        return np.full(len(texts), -5.0)
+
+    compositions = find_compositions(
+        MESSAGES, COUNTS, reward_of([1.0, 1.2, -0.5, 1.5, -1.0, 0.1]), dislike_all
+    )
+
+    assert [composition.message for composition in compositions] == [KILL, FAINT]
+
+
+def test_messages_that_are_not_paid_are_not_named() -> None:
+    reward = reward_of([0.4, 1.2, -0.5, 1.5, -1.0, 0.1])
+    assert find_compositions(MESSAGES, COUNTS, reward, rate_alone) == []
+
+
+def test_without_joined_messages_no_text_is_rated() -> None:
+    def refuse(texts: list[str]) -> np.ndarray:
+        raise AssertionError(texts)
+
+    reward = reward_of([1.5, -1.0])
+    assert find_compositions(["You regain consciousness.", ""], np.array([2, 500]), reward, refuse) == []
+
+
+def test_a_reward_that_rates_no_message_has_none() -> None:
+    reward = reward_of([np.nan, np.nan])
+    assert find_compositions(MESSAGES[:2], COUNTS[:2], reward, rate_alone) == []
