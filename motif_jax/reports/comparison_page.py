@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,18 +172,15 @@ def _by_task(label: str, result: Comparison) -> Section:
     return Section("By task", "tasks", [table], note)
 
 
-def _curves(data: ComparisonData) -> Section:
+def curves_section(plots: Sequence[Plot], published: str = "") -> Section:
+    """The section of learning curves (`smoothing.learning_curve`); dashed ones are from the file `published`."""
     note = (
         f"Smoothed: finished episodes are averaged over stretches of steps, each so long that every run ended at least {LEAST} in "
         f"it (a fifth of all where a run has fewer than {5 * LEAST}). Lines: interquartile mean over seeds, of fewer than {IQM_SCORES} the mean. "
         f"Bands: 95 % bootstrap interval over seeds ({CURVE_RESAMPLES} resamples; none with one seed). Up to the end of the shortest run."
     )
-    if data.published:
-        note += f" Dashed: published results, read from {data.published}."
-    plots = [
-        Plot(task, "environment steps", data.measure, lines, file=f"curves_{task}")
-        for task, lines in data.curves.items()
-    ]
+    if published:
+        note += f" Dashed: published results, read from {published}."
     return Section("Learning curves", "curves", plots, note)
 
 
@@ -244,7 +242,11 @@ def sections(data: ComparisonData) -> list[Section]:
         page.append(_profiles(label, result))
         page.append(_by_task(label, result))
     if data.curves:
-        page.append(_curves(data))
+        plots = [
+            Plot(task, "environment steps", data.measure, lines, file=f"curves_{task}")
+            for task, lines in data.curves.items()
+        ]
+        page.append(curves_section(plots, data.published))
     if data.learned:
         page.append(efficiency.section(data.learned, data.efficiency_steps, data.measure))
     if data.probes:

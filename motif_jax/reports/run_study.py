@@ -17,7 +17,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json_lines
 from motif_jax.core.parent_death import sigterm_on_parent_death
 from motif_jax.motif.annotation.lexicon import load_lexicon
-from motif_jax.reports import study
+from motif_jax.reports import study, study_page, sweep
 from motif_jax.reports.claims import parsed_claims
 
 
@@ -42,6 +42,7 @@ class Lines(NamedTuple):
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, ("stage",))
+    config = sweep.expand(config)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     parsed_claims(config.claims, list(config.methods))
     checks.require_key(config, "training", bool(config.training.split()), "a config file and its flags")
@@ -58,6 +59,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not support a claim."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, ("stage",)):
+        config = sweep.expand(config)
         missing = _read_lines(config, workdir).missing
         lexicon = load_lexicon(config.lexicon.file)
         _check_flags(missing)
@@ -80,6 +82,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             study.append_row(rows_file, row)
             text, claims_hold = _write_tables(config, workdir)
         print(text)
+        print(f"study: {(workdir / study_page.STEM).with_suffix('.html').resolve()}")
         return None if claims_hold else 1
 
 
@@ -159,19 +162,28 @@ def _read_lines(config: ConfigDict, workdir: Path) -> Lines:
 
 
 def _write_tables(config: ConfigDict, workdir: Path) -> tuple[str, bool]:
-    """Writes tables.md from the lines of finished runs; its text, and whether no claim fails."""
+    """Writes tables.md and study.html from the lines of finished runs; the text, and whether no claim fails."""
     finished = _read_lines(config, workdir).finished
     measures = checks.listed(config.measures)
-    parts = []
+    tables = []
     for title, names in config.tables.items():
         methods = {name.replace("_", " "): finished[name] for name in checks.listed(names)}
-        parts.append(study.table(methods, title, measures, config.resamples))
+        tables.append(study.table(methods, title, measures, config.resamples))
     stated = parsed_claims(config.claims, list(finished))
     claims, claims_hold = study.claims(finished, stated, config.resamples)
-    if config.claims:
-        parts.append(claims)
-    text = "\n\n".join(parts)
+    shown_claims = claims if config.claims else ""
+    text = "\n\n".join(filter(None, [*(table.markdown() for table in tables), shown_claims]))
     atomic_write_text(workdir / "tables.md", f"{text}\n")
+
+    # In the order of the tables; a config sorts its methods.
+    methods_in_tables = dict.fromkeys(
+        name for names in config.tables.values() for name in checks.listed(names)
+    )
+    trainings = {}
+    for method in methods_in_tables:
+        folders = [workdir / f"{method}-{seed}" for seed in sorted(finished[method])]
+        trainings[method.replace("_", " ")] = folders
+    study_page.write(workdir, tables, shown_claims, trainings, measures)
     return text, claims_hold
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,20 +84,33 @@ def missing_measure(runs: Mapping[str, Runs], keys: Sequence[str]) -> tuple[str,
     return None
 
 
-def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> str:
-    """A table in Markdown of methods, in the measures that all have; marks compare with the first one."""
+class MethodTable(NamedTuple):
+    """A table of methods: a row of texts each, compared with the first one as `note` says."""
+
+    header: list[str]
+    rows: list[list[str]]
+    note: str
+
+    def markdown(self) -> str:
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", self.note])
+
+
+def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> MethodTable:
+    """The table of methods, in the measures that all have; marks compare with the first one."""
     first = next(iter(runs), "")
     runs = {method: runs_of_method for method, runs_of_method in runs.items() if runs_of_method}
     shared = [key for key in keys if _all_have(runs, key)]
     columns = [_column(runs, first, key, resamples) for key in shared]
 
-    lines = [[title, "runs", *(measures.measure(key).title for key in shared)], ["---"] * (2 + len(shared))]
+    header = [title, "runs", *(measures.measure(key).title for key in shared)]
+    rows = []
     for method, runs_of_method in runs.items():
-        lines.append([method, str(len(runs_of_method)), *(column[method] for column in columns)])
+        rows.append([method, str(len(runs_of_method)), *(column[method] for column in columns)])
     has_single_run = any(len(runs_of_method) == 1 for runs_of_method in runs.values())
     drawn = "games (some have one run)" if has_single_run else "runs and games"
     note = f"▲, ▼: above, below {first} (95 % interval of the paired difference over {drawn})."
-    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", note])
+    return MethodTable(header, rows, note)
 
 
 def _all_have(runs: Mapping[str, Runs], key: str) -> bool:

@@ -50,6 +50,15 @@ STUDY = {
     "methods": {},  # method -> its flags of the training
     "games": {},  # method -> further flags of its games
     "tables": {},  # title -> methods, compared with the first; without any, one table of all methods
+    "sweep": {
+        "over": Key(
+            "",
+            "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; discount=0.9..0.999; "
+            "algorithm.entropy_coefficient=log 1e-4..1e-2'; ranges need draws",
+        ),
+        "draws": positive(None, "number of combinations that are drawn at random; None: all of them", int),
+        "seed": Key(0, "seed of the draws"),
+    },
     "measures": Key(
         "return",
         "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",

@@ -67,7 +67,7 @@ def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
 def test_what_is_0_or_1_is_reported_by_its_mean() -> None:
     opened = {"none": {1: {"gate": [0.0, 0.0, 0.0, 1.0]}}, "all": {1: {"gate": [1.0, 1.0, 1.0, 1.0]}}}
 
-    rows = study.table(opened, "t", ["gate"], 50).split("\n")[2:4]
+    rows = study.table(opened, "t", ["gate"], 50).markdown().split("\n")[2:4]
 
     assert [row.split("|")[3].split()[0] for row in rows] == ["0.25", "1"]
     assert study.excess(opened["all"], opened["none"], "gate", 50).value == 0.75
@@ -106,7 +106,7 @@ def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
         "far": constant_runs(1234.4),
     }
 
-    table = study.table(methods, "some", ["judged"], 50).splitlines()
+    table = study.table(methods, "some", ["judged"], 50).markdown().splitlines()
 
     assert table[0].startswith("| some | runs | ")
     assert table[2:6] == [
@@ -123,7 +123,7 @@ def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
 def test_a_table_has_no_methods_without_runs_and_no_measures_that_some_lack() -> None:
     methods: dict[str, study.Runs] = {"none": constant_runs(2.0), "absent": {}}
 
-    head, _, *rows = study.table(methods, "some", ["fame", "dlvl"], 50).splitlines()
+    head, _, *rows = study.table(methods, "some", ["fame", "dlvl"], 50).markdown().splitlines()
 
     assert head == "| some | runs | dungeon level |"
     assert rows[:2] == ["| none | 2 | 1 [1, 1] |", ""]
@@ -132,7 +132,7 @@ def test_a_table_has_no_methods_without_runs_and_no_measures_that_some_lack() ->
 def test_a_table_says_where_only_games_were_drawn() -> None:
     methods = {"none": constant_runs(1.0), "single": constant_runs(2.0, seeds=1)}
 
-    note = study.table(methods, "some", ["judged"], 50).splitlines()[-1]
+    note = study.table(methods, "some", ["judged"], 50).markdown().splitlines()[-1]
 
     assert "over games (some have one run)" in note
 
@@ -142,7 +142,9 @@ def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_th
     none = {seed: played(games + seed) | {"dlvl": [1.0, 1.0, 1.0, 5.0]} for seed in (0, 4)}
     better = {seed: played(games + seed + 1) for seed in (0, 4)}
     # Of 0 1 3 4 5 7 100 104 the middle half.
-    assert study.table({"none": none, "better": better}, "t", ["judged", "dlvl"], 300).split("\n")[2:4] == [
+    assert study.table({"none": none, "better": better}, "t", ["judged", "dlvl"], 300).markdown().split("\n")[
+        2:4
+    ] == [
         "| none | 2 | 4.75 [2.5, 53.5] | 2 [1, 3] |",
         "| better | 2 | 5.75 [3.75, 78] ▲ | 1 [1, 1] |",
     ]

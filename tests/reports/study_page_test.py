@@ -1,0 +1,45 @@
+"""The page of a study, of trainings whose episodes are made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from motif_jax.reports import study, study_page
+
+TABLE = study.MethodTable(
+    ["doorkey", "runs", "return"], [["task", "2", "0.1 [0, 0.2]"], ["both", "1", "1"]], "compared with task"
+)
+
+
+def write_training(folder: Path, returns: list[float], stage: str = "train_agent") -> Path:
+    folder.mkdir()
+    config = {"stage": stage, "environment": {"name": "gym:Mine-v0"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    rows = [{"step": 100 * number, "return": value} for number, value in enumerate(returns)]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_the_page_has_tables_claims_and_a_curve_for_each_method(tmp_path: Path) -> None:
+    task = [write_training(tmp_path / f"task-{seed}", [0.0] * 60) for seed in (1, 2)]
+    both = [write_training(tmp_path / "both-1", [1.0] * 60)]
+    claims = "Claims (95 %):\n\n* both > task: return: **holds**, 0.9 [0.8, 1]."
+
+    path = study_page.write(tmp_path, [TABLE], claims, {"task": task, "both": both}, ["return"])
+
+    page = path.read_text(encoding="utf-8")
+    assert path == (tmp_path / "study.html").resolve()
+    assert "0.1 [0, 0.2]" in page
+    assert "both &gt; task: return: holds, 0.9 [0.8, 1]." in page
+    assert "task (n = 2)" in page
+    assert "both (n = 1)" in page
+    assert [picture.suffix for picture in sorted((tmp_path / "plots").iterdir())] == [".pdf", ".png"]
+
+
+def test_trainings_that_lie_elsewhere_and_stages_without_episodes_have_no_curve(tmp_path: Path) -> None:
+    text = [write_training(tmp_path / "text-1", [1.0] * 60, stage="train_text")]
+
+    path = study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away-1"], "text": text}, ["return"])
+
+    assert "Learning curves" not in path.read_text(encoding="utf-8")
