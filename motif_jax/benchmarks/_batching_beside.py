@@ -15,6 +15,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.actors.rollouts import Rollouts
 from motif_jax.rl.actors.slots import Slots
 from motif_jax.rl.batcher import ActorSource, Batcher, Finished
+from motif_jax.rl.config import AgentReward
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.intrinsic import RewardKind
 from motif_jax.rl.message_table import MessageTable, Values
@@ -37,7 +38,7 @@ class BatchingBeside:
         _fill(actors.slots, spec, np.random.default_rng(seed))
         config = actors.config
         self._num_slots = actors.slots.layout.num_slots
-        lookup = RewardLookup(spec, _Half(), 0.5, Meters(), 0)
+        lookup = RewardLookup(spec, _Half(), AgentReward().count_exponent, Meters(), 0)
         columns = _BATCH_STEPS // config.rollout
         self._batcher = Batcher(spec, [ActorSource(actors, inference)], columns, Meters(), lookup)
         self._rows_of_batch = columns * (config.rollout + 1)

@@ -139,7 +139,7 @@ class _OneProduct:
         return logits, jnp.float32(value), jnp.where(first[0][:, None], 0.0, state + 1.0)
 
 
-class _WaitingGroups(Rollouts):
+class WaitingGroups(Rollouts):
     """Groups that wait for their actions in turns, `count` at a time, and play nothing."""
 
     def __init__(self, config: ActorsConfig, count: int) -> None:
@@ -196,7 +196,7 @@ class _Call:
         key = jax.random.PRNGKey(config.seed)
         publisher = Publisher([device], network.prepare)
         publisher.publish(0, network.init(key))
-        self._groups = _WaitingGroups(actors, groups)
+        self._groups = WaitingGroups(actors, groups)
         self._fields = network.fields
         self._inference = Inference(network, self._groups, publisher, device, key, Meters())
         self._spec = network.spec

@@ -31,7 +31,7 @@ _REMOVED = ".removed-"
 _STAGING = ".saving"
 _METRICS = "metrics/metrics"
 # From this size on each array has files of its own: Orbax's shared files hold all that is written in memory.
-_LARGE = 1 << 30
+LARGE = 1 << 30
 # A copy of the arrays may take this share of the memory that is left; larger ones are written before `save` returns.
 _COPY_SHARE = 0.25
 # Longest time that a host waits to see what the first one has written.
@@ -88,7 +88,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     def _open_for_writing(self, size: int) -> Any:
         context = ocp.Context()
         context.memory.deepcopy_host_arrays = False  # they are copies, or `save` waits
-        context.array.saving.use_ocdbt = size < _LARGE
+        context.array.saving.use_ocdbt = size < LARGE
         # Orbax would delete file by file, and a kill would leave a part that looks whole.
         return ocp.training.Checkpointer(
             self._folder / _STAGING,

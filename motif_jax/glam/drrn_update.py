@@ -84,6 +84,14 @@ def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tup
     return chosen - target, target
 
 
+def prompt_lengths(longest: int) -> list[int]:
+    """The lengths to which prompts may be cut, ascending; the last one cuts none."""
+    lengths = [longest]
+    while lengths[0] > _SHORTEST:
+        lengths.insert(0, math.ceil(lengths[0] / 2))
+    return lengths
+
+
 def make_update(
     network: Any,
     optimizer: optax.GradientTransformationExtraArgs,
@@ -159,7 +167,7 @@ def _gradient(
         rows = jnp.where(steps.valid, optax.losses.huber_loss(error), 0.0)
         return jnp.sum(rows) / count, (rows, values, target)
 
-    lengths = _lengths(before.shape[1])
+    lengths = prompt_lengths(before.shape[1])
     longest = jnp.max(jnp.sum(jnp.concatenate([before, after]) >= 0, axis=1))
     # The shortest length that cuts no prompt of this draw; one program holds the gradient for each.
     index = jnp.sum(longest > jnp.asarray(lengths[:-1], jnp.int32))
@@ -175,14 +183,6 @@ def _gradient(
         "value/mean": reductions.mean(jnp.max(values, axis=1), steps.valid, axis_name),
         "value/target_mean": reductions.mean(target, steps.valid, axis_name),
     }
-
-
-def _lengths(longest: int) -> list[int]:
-    """The lengths to which prompts may be cut, ascending; the last one cuts none."""
-    lengths = [longest]
-    while lengths[0] > _SHORTEST:
-        lengths.insert(0, math.ceil(lengths[0] / 2))
-    return lengths
 
 
 class DrrnAlgorithm(Algorithm):

@@ -31,7 +31,7 @@ class Spec:
     """Layers with an addition (`patterns`, see `linear.matching`), and its size: A has `rank` columns."""
 
     patterns: tuple[str, ...]
-    rank: int = 8
+    rank: int
     alpha: float = 16.0
 
     def __post_init__(self) -> None:

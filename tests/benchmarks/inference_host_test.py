@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from motif_jax.benchmarks import inference_host
+from motif_jax.benchmarks.inference_host import WaitingGroups
 from motif_jax.core.errors import UserError
+from motif_jax.rl.actors.rollouts import ActorsConfig
 from tests.reward_fixtures import load_config
 
 
@@ -20,13 +24,34 @@ def test_the_line_has_the_host_work_of_both_sizes() -> None:
     assert 0 < line["baseline"]["value"] < line["value"]
 
 
-def test_groups_wait_in_turns_and_pass_row_zero() -> None:
-    call = inference_host._Call(load_config("benchmark", "inference_host"), groups=11, envs=2)
-    calls = [call._groups.ready(0.0) for _ in range(30)]
-    assert all(len({entry.group for entry in ready}) == 11 for ready in calls)
-    assert {entry.group for ready in calls for entry in ready} == set(range(30))
-    with_row_zero = [ready for ready in calls if any(entry.row == 0 for entry in ready)]
-    assert 0 < len(with_row_zero) < len(calls)
+ROLLOUT = 4
+
+
+@pytest.fixture
+def groups() -> Iterator[WaitingGroups]:
+    """Five groups, of which two wait at a time."""
+    config = ActorsConfig(
+        env="Recall-v0", options={}, seed=0, workers=5, envs_per_group=1, rollout=ROLLOUT, groups_per_worker=1
+    )
+    waiting_groups = WaitingGroups(config, 2)
+    yield waiting_groups
+    waiting_groups.close()
+
+
+def test_groups_wait_in_turns(groups: WaitingGroups) -> None:
+    turns = [[ready.group for ready in groups.ready(0.0)] for _ in range(5)]
+
+    assert turns == [[0, 1], [2, 3], [4, 0], [1, 2], [3, 4]]
+
+
+def test_a_group_reaches_every_row_of_its_slot_in_order(groups: WaitingGroups) -> None:
+    rows: list[list[int]] = [[] for _ in range(5)]
+    for _ in range(5 * ROLLOUT // 2):
+        for ready in groups.ready(0.0):
+            rows[ready.group].append(ready.row)
+
+    # Group 1 begins at row 1, so that not all groups begin a slot in the same call.
+    assert rows == [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2], [0, 1, 2, 3]]
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,67 +27,148 @@ from tests.processes import wait_until
 PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
 
 
-def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:
-    optimizer = optax.chain(optax.clip_by_global_norm(4.0), optax.adam(1e-3)).init(PARAMS)
-    with Checkpoints(tmp_path / "c", keep=2, keep_best="return") as checkpoints:
+@pytest.fixture
+def five_steps(tmp_path: Path) -> Path:
+    """A folder of a run that saved steps 0 to 4 and keeps two; step 1 has the best return."""
+    folder = tmp_path / "c"
+    with Checkpoints(folder, keep=2, keep_best="return") as checkpoints:
         for step in range(5):
             scaled = jax.tree.map(lambda leaf, step=step: leaf * step, PARAMS)
-            items = {"params": scaled, "optimizer": optimizer, "counters": {"steps": step, "note": None}}
+            items = {"params": scaled, "counters": {"steps": step, "note": None}}
             checkpoints.save(step, items, metrics={"return": 10.0 if step == 1 else step})
-    with Checkpoints(tmp_path / "c", read_only=True, keep_best="return", best_mode="min") as checkpoints:
-        assert checkpoints.best() == 3
-    with Checkpoints(tmp_path / "c", keep=2, keep_best="return") as checkpoints:
-        assert (checkpoints.steps(), checkpoints.latest(), checkpoints.best()) == ([1, 3, 4], 4, 1)
+    return folder
+
+
+def test_the_newest_two_and_the_best_are_kept(five_steps: Path) -> None:
+    with Checkpoints(five_steps, keep=2, keep_best="return") as checkpoints:
+        assert checkpoints.steps() == [1, 3, 4]
+        assert checkpoints.latest() == 4
+        assert checkpoints.best() == 1
         assert checkpoints.metrics(1) == {"return": 10.0}
-        loaded = checkpoints.restore(3, {"params": jax.eval_shape(lambda: PARAMS), "counters": JSON})
-        assert loaded["counters"] == {"steps": 3, "note": None}
-        np.testing.assert_array_equal(loaded["params"]["dense"]["kernel"], 3 * np.arange(6.0).reshape(2, 3))
-        assert loaded["params"]["bias"].dtype == jnp.bfloat16
-        restored = checkpoints.restore(None, {"optimizer": optimizer})["optimizer"]
-        assert jax.tree.structure(restored) == jax.tree.structure(optimizer)
 
 
-def test_a_large_state_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motif_jax.core.checkpoints._LARGE", 0)
-    monkeypatch.setattr("motif_jax.core.checkpoints._COPY_SHARE", 0.0)
+def test_the_best_may_be_the_one_of_the_least_number(five_steps: Path) -> None:
+    with Checkpoints(five_steps, read_only=True, keep_best="return", best_mode="min") as checkpoints:
+        assert checkpoints.best() == 3
+
+
+def test_items_are_restored_by_name_as_they_were_saved(five_steps: Path) -> None:
+    with Checkpoints(five_steps, read_only=True) as checkpoints:
+        items = checkpoints.restore(3, {"params": jax.eval_shape(lambda: PARAMS), "counters": JSON})
+
+    assert items["counters"] == {"steps": 3, "note": None}
+    np.testing.assert_array_equal(items["params"]["dense"]["kernel"], 3 * np.arange(6.0).reshape(2, 3))
+    assert items["params"]["bias"].dtype == jnp.bfloat16
+
+
+def test_an_optimisers_state_keeps_its_structure(tmp_path: Path) -> None:
+    optimizer = optax.chain(optax.clip_by_global_norm(4.0), optax.adam(1e-3)).init(PARAMS)
+
     with Checkpoints(tmp_path / "c") as checkpoints:
-        checkpoints.save(1, {"params": PARAMS, "counters": {"steps": 1}})
-        assert checkpoints.steps() == [1]  # written when `save` returns
-        assert not list((tmp_path / "c/1").rglob("*ocdbt*"))
-        checkpoints.save(2, {"params": PARAMS, "counters": {"steps": 2}})
+        checkpoints.save(1, {"optimizer": optimizer}, asynchronous=False)
+        restored = checkpoints.restore(None, {"optimizer": optimizer})["optimizer"]
+
+    assert jax.tree.structure(restored) == jax.tree.structure(optimizer)
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All arrays are large, and there is no memory for copies of them."""
+    monkeypatch.setattr("motif_jax.core.checkpoints.LARGE", 0)
+    monkeypatch.setattr("motif_jax.core.checkpoints.available_memory", lambda: 1)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_a_large_state_is_written_before_save_returns(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "c") as checkpoints:
+        checkpoints.save(1, {"params": PARAMS})
+
+        assert checkpoints.steps() == [1]
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_arrays_of_a_large_state_have_files_of_their_own(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "c") as checkpoints:
+        checkpoints.save(1, {"params": PARAMS})
+
+    assert not list((tmp_path / "c/1").rglob("*ocdbt*"))
+
+
+def test_a_large_state_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("motif_jax.core.checkpoints.LARGE", 0)
+        with Checkpoints(tmp_path / "c") as checkpoints:
+            for step in (1, 2):
+                checkpoints.save(step, {"params": PARAMS, "counters": {"steps": step}})
+
     with Checkpoints(tmp_path / "c", read_only=True) as checkpoints:
         restored = checkpoints.restore(None, {"params": PARAMS, "counters": JSON})
     assert restored["counters"] == {"steps": 2}
     jax.tree.map(np.testing.assert_array_equal, restored["params"], PARAMS)
 
 
-def test_a_checkpoint_that_does_not_fit_is_named(tmp_path: Path) -> None:
+@pytest.fixture
+def step_seven(tmp_path: Path) -> Iterator[Checkpoints]:
+    """The checkpoints of a run that has saved step 7 with parameters alone."""
     with Checkpoints(tmp_path / "c") as checkpoints:
         checkpoints.save(7, {"params": PARAMS}, asynchronous=False)
-        other = {"dense": {"kernel": jnp.zeros((2, 4))}, "bias": PARAMS["bias"]}
-        renamed = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jnp.ones((), jnp.int8)}
-        kernel = "float32[2, 3]"
-        absent = f"a/kernel: absent saved, {kernel} wanted; b: absent saved, bfloat16[3] wanted; bias: bfloat16[3] saved, absent wanted"
-        for step, wanted, line in (
-            (
-                7,
-                {"params": other},
-                f" checkpoint 7 does not fit this config: params dense/kernel: {kernel} saved, float32[2, 4] wanted",
-            ),
-            (7, {"params": renamed}, f" checkpoint 7 does not fit this config: params {absent} and 2 more"),
-            (7, {"optimizer": PARAMS}, " checkpoint 7 has no optimizer: it has params"),
-            (8, {"params": PARAMS}, " has no checkpoint 8: it has [7]"),
-        ):
-            with pytest.raises(UserError) as error:
-                checkpoints.restore(step, wanted)
-            assert str(error.value) == f"{tmp_path}/c{line}"
-        assert (checkpoints.items(7), checkpoints.metrics(7), checkpoints.best()) == (["params"], {}, None)
-        checkpoints.save(8, {"params": PARAMS}, {"return": 2})
-        checkpoints.wait()
-        shutil.rmtree(tmp_path / "c")
-        assert checkpoints.steps() == []
-        with pytest.raises(UserError, match=f"^{tmp_path}/c was removed while it was in use"):
-            checkpoints.save(9, {"params": PARAMS})
+        yield checkpoints
+
+
+KERNEL = "float32[2, 3]"
+OTHER_SHAPE = {"dense": {"kernel": jnp.zeros((2, 4))}, "bias": PARAMS["bias"]}
+RENAMED = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jnp.ones((), jnp.int8)}
+ABSENT = f"a/kernel: absent saved, {KERNEL} wanted; b: absent saved, bfloat16[3] wanted; bias: bfloat16[3] saved, absent wanted"
+
+
+@pytest.mark.parametrize(
+    ("step", "items", "line"),
+    [
+        pytest.param(
+            7,
+            {"params": OTHER_SHAPE},
+            f"checkpoint 7 does not fit this config: params dense/kernel: {KERNEL} saved, float32[2, 4] wanted",
+            id="shape",
+        ),
+        pytest.param(
+            7,
+            {"params": RENAMED},
+            f"checkpoint 7 does not fit this config: params {ABSENT} and 2 more",
+            id="names",
+        ),
+        pytest.param(7, {"optimizer": PARAMS}, "checkpoint 7 has no optimizer: it has params", id="item"),
+        pytest.param(8, {"params": PARAMS}, "has no checkpoint 8: it has [7]", id="step"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_named(
+    step_seven: Checkpoints, step: int, items: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        step_seven.restore(step, items)
+
+    assert str(error.value) == f"{step_seven.folder} {line}"
+
+
+def test_a_checkpoint_names_its_items(step_seven: Checkpoints) -> None:
+    assert step_seven.items(7) == ["params"]
+
+
+def test_a_checkpoint_without_metrics_is_not_the_best(step_seven: Checkpoints) -> None:
+    assert step_seven.metrics(7) == {}
+    assert step_seven.best() is None
+
+
+def test_a_folder_that_was_removed_while_in_use_is_named(step_seven: Checkpoints) -> None:
+    step_seven.save(8, {"params": PARAMS}, {"return": 2})
+    step_seven.wait()
+    shutil.rmtree(step_seven.folder)
+
+    assert step_seven.steps() == []
+    with pytest.raises(UserError, match=f"^{step_seven.folder} was removed while it was in use"):
+        step_seven.save(9, {"params": PARAMS})
+
+
+def test_a_folder_that_is_only_read_must_exist(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there$"):
         Checkpoints(tmp_path / "none", read_only=True)
 
@@ -100,7 +182,10 @@ def test_a_reader_sees_new_checkpoints_and_removes_none(tmp_path: Path) -> None:
             assert reader.steps() == [2]
 
 
-def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def cut_off_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run that was killed when one file of checkpoint 1, which step 2 replaces, was removed."""
+
     def interrupted(path: Path) -> None:
         next(file for file in path.rglob("*") if file.is_file()).unlink()
         raise KeyboardInterrupt
@@ -111,10 +196,19 @@ def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: p
             patched.setattr(shutil, "rmtree", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 writer.save(2, {"params": PARAMS}, asynchronous=False)
-    with Checkpoints(tmp_path / "c", read_only=True) as reader:
+    return tmp_path / "c"
+
+
+def test_a_reader_sees_no_part_of_a_cut_off_removal(cut_off_removal: Path) -> None:
+    with Checkpoints(cut_off_removal, read_only=True) as reader:
         assert reader.steps() == [2]
-    with Checkpoints(tmp_path / "c", keep=1) as writer:
-        assert (writer.steps(), os.listdir(tmp_path / "c")) == ([2], ["2"])
+
+
+def test_the_next_writer_ends_a_removal_that_was_cut_off(cut_off_removal: Path) -> None:
+    with Checkpoints(cut_off_removal, keep=1) as writer:
+        assert writer.steps() == [2]
+
+    assert os.listdir(cut_off_removal) == ["2"]
 
 
 def flip(path: Path) -> None:
@@ -131,44 +225,86 @@ def two_steps(folder: Path) -> Path:
     return folder
 
 
-def test_damage_to_any_file_of_a_checkpoint_is_detected(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize("harm", [flip, cut, Path.unlink], ids=["flip", "cut", "removal"])
+def test_damage_to_any_file_of_a_checkpoint_is_detected(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     folder = two_steps(tmp_path / "c")
     files = [path for path in (folder / "2").rglob("*") if path.is_file()]
     assert len(files) > 15
     for path in files:
         content = path.read_bytes()
-        for harm in (flip, lambda path: path.write_bytes(path.read_bytes()[:-2]), Path.unlink):
-            harm(path)
-            with Checkpoints(folder, keep_best="return", read_only=True) as reader:
-                assert (reader.latest(), reader.best()) == (1, 1), (path, harm)
-                with pytest.raises(UserError, match=r"c/2 is damaged .*choose another"):
-                    reader.restore(2, {"counters": JSON})
-            path.write_bytes(content)
-        printed = capfd.readouterr().err
-        assert path.relative_to(folder / "2").as_posix() in printed
+        harm(path)
+
+        with Checkpoints(folder, keep_best="return", read_only=True) as reader:
+            assert (reader.latest(), reader.best()) == (1, 1), path
+            with pytest.raises(UserError, match=r"c/2 is damaged .*choose another"):
+                reader.restore(2, {"counters": JSON})
+        path.write_bytes(content)
+
+
+def test_a_file_that_was_cut_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = two_steps(tmp_path / "c")
+    for path in [path for path in (folder / "2").rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        cut(path)
+
+        with Checkpoints(folder, read_only=True) as reader:
+            assert reader.latest() == 1
+
+        assert path.relative_to(folder / "2").as_posix() in capfd.readouterr().err
+        path.write_bytes(content)
+
+
+def test_files_that_were_written_back_are_intact(tmp_path: Path) -> None:
+    folder = two_steps(tmp_path / "c")
+    for path in [path for path in (folder / "2").rglob("*") if path.is_file()]:
+        path.write_bytes(path.read_bytes())
+
     with Checkpoints(folder, keep_best="return", read_only=True) as reader:
         assert (reader.latest(), reader.best()) == (2, 2)
         assert reader.restore(None, {"counters": JSON}) == {"counters": {"steps": 2}}
 
 
-def test_a_damaged_checkpoint_is_named_and_saved_again(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def damaged_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    """A folder of two checkpoints; the largest file of the second is damaged."""
     folder = two_steps(tmp_path / "c")
-    flip(max((folder / "2").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0))
+    files = [path for path in (folder / "2").rglob("*") if path.is_file()]
+    flip(max(files, key=lambda path: path.stat().st_size))
     capfd.readouterr()
-    with Checkpoints(folder, keep=1) as checkpoints:
+    return folder
+
+
+def test_a_damaged_checkpoint_is_named_once(damaged_second: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Checkpoints(damaged_second, keep=1) as checkpoints:
         assert checkpoints.latest() == 1
-        checkpoints.save(1, {"params": {"a": np.ones(2)}}, asynchronous=False)  # is there
-        assert checkpoints.restore(1, {"counters": JSON})
+        assert checkpoints.latest() == 1
+
+    (printed,) = capfd.readouterr().err.splitlines()
+    assert f"{damaged_second}/2 is damaged" in printed
+
+
+def test_a_damaged_checkpoint_is_saved_again(damaged_second: Path) -> None:
+    with Checkpoints(damaged_second, keep=1) as checkpoints:
+        assert checkpoints.latest() == 1
+
         checkpoints.save(2, {"params": {"a": np.ones(2)}}, asynchronous=False)
+
         assert checkpoints.latest() == 2
         assert checkpoints.restore(2, {"params": {"a": np.zeros(2)}})["params"]["a"].sum() == 2
-    (printed,) = capfd.readouterr().err.splitlines()
-    assert f"{folder}/2 is damaged" in printed
-    assert os.listdir(folder) == ["2"]
+    assert os.listdir(damaged_second) == ["2"]
+
+
+def test_an_intact_checkpoint_is_not_saved_again(damaged_second: Path) -> None:
+    with Checkpoints(damaged_second, keep=1) as checkpoints:
+        assert checkpoints.latest() == 1
+
+        checkpoints.save(1, {"params": {"a": np.ones(2)}}, asynchronous=False)
+
+        assert checkpoints.restore(1, {"counters": JSON}) == {"counters": {"steps": 1}}
 
 
 def test_damaged_ones_never_push_out_what_is_intact(tmp_path: Path) -> None:
@@ -185,39 +321,83 @@ def test_damaged_ones_never_push_out_what_is_intact(tmp_path: Path) -> None:
             assert checkpoints.latest() == step
 
 
-def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
+@pytest.fixture
+def all_damaged(tmp_path: Path) -> Path:
+    """A folder whose two checkpoints have lost a file."""
     folder = two_steps(tmp_path / "c")
     for step in (1, 2):
         (folder / str(step) / "params" / "_METADATA").unlink()
-    with Checkpoints(folder) as checkpoints:
-        line = r"no intact checkpoint of \[1, 2\]: restore one from a copy, or remove the folder and train again$"
-        with pytest.raises(UserError, match=f"^{folder} has {line}"):
-            checkpoints.latest()
+    return folder
+
+
+def test_nothing_intact_is_an_error_with_the_remedy(all_damaged: Path) -> None:
+    line = r"no intact checkpoint of \[1, 2\]: restore one from a copy, or remove the folder and train again$"
+
+    with (
+        Checkpoints(all_damaged) as checkpoints,
+        pytest.raises(UserError, match=f"^{all_damaged} has {line}"),
+    ):
+        checkpoints.latest()
+
+
+def test_nothing_intact_is_none_for_who_can_do_without(all_damaged: Path) -> None:
+    with Checkpoints(all_damaged) as checkpoints:
         assert checkpoints.latest(all_damaged_is_none=True) is None
 
 
-def test_a_kill_before_the_digests_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(folder: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+class DiskUsage(NamedTuple):
+    """What `shutil.disk_usage` returns."""
 
-    folder = two_steps(tmp_path / "c")
-    checkpoints = Checkpoints(folder)
-    with monkeypatch.context() as patched:
-        patched.setattr(digests, "seal", killed)
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
-        line = r"No space left on device \(1\.2 MB are free there\); earlier ones are intact: remove the cause, then the same command"
-        with pytest.raises(UserError, match=rf"^{folder}: checkpoint 3 could not be saved: {line} resumes$"):
+    total: int
+    used: int
+    free: int
+
+
+def fail_before_the_digests(folder: Path, monkeypatch: pytest.MonkeyPatch, copy: Path) -> str:
+    """Saves step 3 on a disk that is full when its digests are written; copies what a kill would leave there."""
+
+    def no_space(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with Checkpoints(folder) as checkpoints, monkeypatch.context() as patched:
+        patched.setattr(digests, "seal", no_space)
+        patched.setattr(shutil, "disk_usage", lambda _: DiskUsage(2_000_000, 765_433, 1_234_567))
+        with pytest.raises(UserError) as error:
             checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
-        assert (folder / ".saving" / "3").is_dir()
-        shutil.copytree(folder / ".saving", tmp_path / "killed")
-    checkpoints.close()
-    assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+        shutil.copytree(folder / ".saving", copy)
+    return str(error.value)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_full_disk_is_an_error_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = two_steps(tmp_path / "c")
+
+    message = fail_before_the_digests(folder, monkeypatch, tmp_path / "killed")
+
+    assert message == (
+        f"{folder}: checkpoint 3 could not be saved: No space left on device (1.2 MB are free there); earlier ones "
+        "are intact: remove the cause, then the same command resumes"
+    )
+    assert names_in(folder) == ["1", "2"]
+
+
+def test_a_kill_before_the_digests_leaves_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = two_steps(tmp_path / "c")
+    fail_before_the_digests(folder, monkeypatch, tmp_path / "killed")
+    assert (tmp_path / "killed" / "3").is_dir()
     shutil.move(tmp_path / "killed", folder / ".saving")
+
     with Checkpoints(folder) as checkpoints:
         assert checkpoints.latest() == 2
         checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
         assert checkpoints.latest() == 3
-    assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "3"]
+
+    assert names_in(folder) == ["1", "2", "3"]
 
 
 WRITER = """

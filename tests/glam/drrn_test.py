@@ -124,6 +124,13 @@ def test_what_is_stored_comes_back(folder):
         np.testing.assert_array_equal(network.shown(stored), expected)
 
 
+@pytest.mark.parametrize(
+    ("longest", "lengths"), [(20, [20]), (64, [64]), (65, [33, 65]), (201, [51, 101, 201])]
+)
+def test_prompts_are_cut_to_lengths_that_halve_down_to_64(longest, lengths):
+    assert drrn_update.prompt_lengths(longest) == lengths
+
+
 @pytest.mark.slow
 def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
     """The first draw of as many steps is all that was played; its targets are by numpy."""

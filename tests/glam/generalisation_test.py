@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.envs.spec import RUNNING, ArraySpec, EnvironmentSpec
 from motif_jax.glam.generalisation import (
     BASE,
     CHOOSES_WORDS,
     READS,
+    TRIED_EPISODES,
     PlayedLevel,
     chosen,
     every,
     language,
     level_of_test,
+    require_room,
 )
 
 LOCAL = "BabyAI-GoToLocal-v0"
@@ -113,3 +120,65 @@ def test_other_words_have_room_for_more_tokens(
     played_level = level_of_test(every(TOKENS)[name], TOKENS, prompt_tokens, room)
 
     assert played_level.options["prompt_tokens"] == expected
+
+
+class GrowingPrompt:
+    """A prompt that gains a token with every step; the episode of seed 100 begins with 20 more."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.spec = self.make_spec(name, **options)
+        self._length = 0
+
+    @staticmethod
+    def make_spec(name: str, tokenizer: str = "", prompt_tokens: int = 0) -> EnvironmentSpec:
+        return EnvironmentSpec({"tokens": ArraySpec((prompt_tokens,), "int32")}, 2)
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        self._length = 21 if seed == 100 else 1
+        self._write(out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        self._length += 1
+        self._write(out)
+        return 0.0, RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        return {"return": 0.0, "length": 0.0}
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, out: Mapping[str, np.ndarray]) -> None:
+        out["tokens"][...] = -1
+        out["tokens"][: self._length] = 3
+
+
+def growing(prompt_tokens: int, monkeypatch: pytest.MonkeyPatch) -> PlayedLevel:
+    name = f"{__name__}:GrowingPrompt"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
+    return PlayedLevel(name, {"tokenizer": "a file", "prompt_tokens": prompt_tokens})
+
+
+def test_prompts_of_the_first_eight_steps_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    test = every(PLAIN)["french"]
+
+    require_room(test, growing(9, monkeypatch), [1, 2])
+
+    with pytest.raises(
+        UserError, match=r"^config\.room: a prompt of the test french has 9 tokens, and 8 are"
+    ):
+        require_room(test, growing(8, monkeypatch), [1, 2], "room")
+
+
+def test_prompts_of_the_first_episodes_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    test = every(PLAIN)["french"]
+    seeds_before = list(range(TRIED_EPISODES - 1))
+
+    require_room(test, growing(9, monkeypatch), [*seeds_before, 0, 100])
+
+    with pytest.raises(UserError, match="has 29 tokens, and 9 are allowed"):
+        require_room(test, growing(9, monkeypatch), [*seeds_before, 100])
+
+
+def test_a_level_without_tokens_has_room() -> None:
+    require_room(every(PLAIN)["french"], PlayedLevel("nowhere", {}), [1])

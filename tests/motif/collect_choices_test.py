@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
@@ -12,6 +14,15 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.motif import collect
 from tests.reward_fixtures import load_config
+from tests.toys import Talker
+
+
+class Forgetful(Talker):
+    """Its text depends on the episodes before, too."""
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        self._episodes = getattr(self, "_episodes", 0) + 1
+        super().reset(seed + self._episodes, out)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +78,24 @@ def test_glyphs_are_recorded_in_place_of_screens(nethack: EnvironmentSpec) -> No
 
 def test_fields_that_an_environment_lacks_are_not_recorded(recall: EnvironmentSpec) -> None:
     assert collect.recorded_fields(config_of(screens=False, glyphs=True), recall) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "use"),
+    [
+        ({"policy": "agents"}, "config.policy=agents"),
+        ({"policy": "mixture", "mixture.agents": 0.5}, r"config.mixture.agents=0\.5"),
+    ],
+)
+def test_agents_need_episodes_that_can_be_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], use: str
+) -> None:
+    name = f"{__name__}:Forgetful"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
+    forgetful = {"environment.name": name, "agents": "runs/agent"}
+
+    with pytest.raises(UserError, match=rf"^{use} plays episodes again from their seeds and actions"):
+        collect.check(config_of(**forgetful, **values), tmp_path)
 
 
 class DiskUsage(NamedTuple):

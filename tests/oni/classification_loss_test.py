@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -69,31 +68,99 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
     assert_golden(layout.to_torch(change), g, "train/update", UPDATE)
 
 
-def test_the_loss_and_its_step_by_hand() -> None:
-    """Of a network whose logits are two bytes of a message and its parameters."""
-    network: Any = SimpleNamespace(
-        logits=lambda params, messages, length, key: params + messages[:, :2] * 1.0
-    )
-    messages = np.array([[1, 3], [2, 0], [5, 5]], np.uint8)
-    targets = np.array([1.0, 0.25, 0.75], np.float32)
-    weights = np.array([2.0, 1.0, 0.5], np.float32)
-    batch = LabelBatch(messages, targets, weights)
-    members = jnp.array([[0.0, 0.0], [0.0, 0.5]])
-    apart = np.array([2.0, -2.0, 0.0]) + np.array([[0.0], [0.5]])
-    yes = 1 / (1 + np.exp(-apart))
-    losses = -(targets * np.log(yes) + (1 - targets) * np.log(1 - yes)) @ weights / 3.5
-    slopes = (yes - targets) @ weights / 3.5
-    for number, params in ((1, members[0]), (2, members)):
-        step = classification.make_train_step(network, optax.sgd(0.5), number)
-        state = EnsembleState(params, jax.vmap(optax.sgd(0.5).init)(members))
-        new, metrics = jax.jit(step)(state, batch, None)
-        change = np.stack([0.5 * slopes, -0.5 * slopes], axis=-1)[:number].reshape(params.shape)
-        np.testing.assert_allclose(new.params, params + change, rtol=1e-5)
-        norm = np.sqrt(2 * np.sum(np.square(slopes[:number])))
-        # Without its half the last message's equal logits mean no.
-        right = np.array([3 / 3.5, 1.0])[:number].mean()
-        wanted = {"loss": losses[:number].mean(), "accuracy": right, "gradient_norm": norm}
-        assert {name: float(value) for name, value in metrics.items()} == pytest.approx(wanted, rel=1e-5)
+class ByteClassifier(MessageClassifier):
+    """Logits that are two bytes of a message, the parameters, and with a key one random number for no."""
+
+    def logits(
+        self,
+        params: Any,
+        messages: jax.Array,
+        max_length: int | None = None,
+        dropout_key: jax.Array | None = None,
+    ) -> jax.Array:
+        logits = params + messages[:, :2] * 1.0
+        if dropout_key is None:
+            return logits
+        return logits.at[:, 0].add(jax.random.normal(dropout_key))
+
+
+# The logits of yes and no differ by 2, -2 and 0; the last message counts by half.
+MESSAGES = np.array([[1, 3], [2, 0], [5, 5]], np.uint8)
+TARGETS = np.array([1.0, 0.25, 0.75], np.float32)
+WEIGHTS = np.array([2.0, 1.0, 0.5], np.float32)
+BATCH = LabelBatch(MESSAGES, TARGETS, WEIGHTS)
+DIFFERENCES = np.array([2.0, -2.0, 0.0])
+# The second member leans to yes.
+LEANINGS = np.array([0.0, 0.5])
+MEMBERS = jnp.array([[0.0, 0.0], [0.0, 0.5]])
+
+
+def loss_by_hand(leaning: float) -> float:
+    yes = 1 / (1 + np.exp(-(DIFFERENCES + leaning)))
+    cross_entropies = -(TARGETS * np.log(yes) + (1 - TARGETS) * np.log(1 - yes))
+    return float(cross_entropies @ WEIGHTS / WEIGHTS.sum())
+
+
+def slope_by_hand(leaning: float) -> float:
+    """The derivative of the loss by the logit of yes; that of no is its negative."""
+    yes = 1 / (1 + np.exp(-(DIFFERENCES + leaning)))
+    return float((yes - TARGETS) @ WEIGHTS / WEIGHTS.sum())
+
+
+@pytest.mark.parametrize(("member", "accuracy"), [(0, 3 / 3.5), (1, 1.0)])
+def test_loss_and_accuracy_are_weighted_means(member: int, accuracy: float) -> None:
+    loss = classification.make_loss(ByteClassifier(), 1, None)
+
+    value, metrics = loss(MEMBERS[member], BATCH, None)
+
+    assert float(value) == pytest.approx(loss_by_hand(LEANINGS[member]), rel=1e-5)
+    assert float(metrics["loss"]) == float(value)
+    # Equal logits mean no, which is wrong of the last message.
+    assert float(metrics["accuracy"]) == pytest.approx(accuracy)
+
+
+def test_the_loss_of_an_ensemble_sums_its_members() -> None:
+    loss = classification.make_loss(ByteClassifier(), 2, None)
+
+    value, metrics = loss(MEMBERS, BATCH, None)
+
+    losses = [loss_by_hand(leaning) for leaning in LEANINGS]
+    assert float(value) == pytest.approx(sum(losses), rel=1e-5)
+    assert float(metrics["loss"]) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert float(metrics["accuracy"]) == pytest.approx((3 / 3.5 + 1) / 2)
+
+
+def test_a_batch_without_weight_has_no_loss() -> None:
+    loss = classification.make_loss(ByteClassifier(), 1, None)
+
+    value, _ = loss(MEMBERS[0], BATCH._replace(weights=np.zeros(3, np.float32)), None)
+
+    assert float(value) == 0.0
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_step_moves_each_member_against_its_slope(members: int) -> None:
+    optimizer = optax.sgd(0.5)
+    params = MEMBERS[0] if members == 1 else MEMBERS
+    step = classification.make_train_step(ByteClassifier(), optimizer, members)
+    state = EnsembleState(params, jax.vmap(optimizer.init)(MEMBERS))
+
+    new, metrics = jax.jit(step)(state, BATCH, None)
+
+    slopes = np.array([slope_by_hand(leaning) for leaning in LEANINGS[:members]])
+    change = np.stack([0.5 * slopes, -0.5 * slopes], axis=-1).reshape(params.shape)
+    np.testing.assert_allclose(new.params, params + change, rtol=1e-5)
+    assert float(metrics["gradient_norm"]) == pytest.approx(np.sqrt(2 * np.square(slopes).sum()), rel=1e-5)
+
+
+def test_members_of_an_ensemble_drop_other_units() -> None:
+    equal_members = jnp.zeros((2, 2))
+    loss = classification.make_loss(ByteClassifier(), 2, None)
+    key = jax.random.key(3)
+
+    gradient = jax.grad(lambda params: loss(params, BATCH, key)[0])(equal_members)
+
+    assert abs(float(gradient[0, 1] - gradient[1, 1])) > 1e-3
 
 
 @pytest.mark.slow

@@ -44,6 +44,16 @@ def test_steps_that_labels_call_for_too_fast_are_counted_as_dropped() -> None:
     assert schedule.owed + schedule.dropped == 199 * 32
 
 
+def test_an_arrivals_own_steps_are_never_dropped() -> None:
+    schedule = Schedule("budget", MOST_OWED + 500, 2, 100)
+
+    schedule.update(1, 1, 7)
+    assert (schedule.owed, schedule.dropped) == (MOST_OWED + 500, 0)
+
+    schedule.update(1, 2, 7)
+    assert (schedule.owed, schedule.dropped) == (MOST_OWED + 500, MOST_OWED + 500)
+
+
 @pytest.mark.parametrize("size", [100, LARGE - 1])
 def test_a_published_arrival_is_trained_in_one_piece(size: int) -> None:
     schedule = Schedule("published", 32, 1, 100)
@@ -96,6 +106,31 @@ def test_calls_that_come_before_the_steps_are_taken_do_not_join_pieces() -> None
 
     assert schedule.amount() == 32
     assert schedule.owed == MOST_OWED
+
+
+@pytest.mark.parametrize(("size", "lengths"), [(10, [4, 4, 2] * 2), (8, [4, 4] * 3), (3, [3] * 6)])
+def test_an_epoch_shows_every_label_once(size: int, lengths: list[int]) -> None:
+    batches = list(draws(seed=5, first=0, amount=6, size=size, batch_size=4, epochs=True))
+
+    assert [len(batch) for batch in batches] == lengths
+    in_order = np.concatenate(batches).reshape(-1, size)
+    np.testing.assert_array_equal(np.sort(in_order, axis=1), np.tile(np.arange(size), (len(in_order), 1)))
+    assert len({tuple(epoch) for epoch in in_order.tolist()}) > 1
+
+
+@pytest.mark.parametrize(("size", "length"), [(10, 4), (3, 3)])
+def test_a_batch_outside_epochs_has_no_label_twice(size: int, length: int) -> None:
+    batches = list(draws(seed=5, first=0, amount=20, size=size, batch_size=4, epochs=False))
+
+    assert all(len(batch) == len(set(batch.tolist())) == length for batch in batches)
+    assert set(np.concatenate(batches).tolist()) == set(range(size))
+
+
+def test_batches_outside_epochs_depend_on_the_step_alone() -> None:
+    at_once = draws(seed=5, first=0, amount=6, size=10, batch_size=4, epochs=False)
+    later = draws(seed=5, first=4, amount=2, size=10, batch_size=4, epochs=False)
+
+    np.testing.assert_array_equal(list(at_once)[4:], list(later))
 
 
 class RecordedModel(Model):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.play import watching
 from motif_jax.play.films import movie, ttyrec
 from tests.made_up_films import film
 
@@ -39,6 +40,27 @@ def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):
     np.testing.assert_array_equal(scores[: n - 1], shot.vitals["score"][: n - 1])
     known = shot.cursor[: n - 1, 0] >= 0
     np.testing.assert_array_equal(cursors[: n - 1][known], shot.cursor[: n - 1][known])
+
+
+def row_film(task_rewards):
+    """A film of screens of one empty line, 168 pixels wide."""
+    steps = len(task_rewards)
+    return watching.Film(
+        task="t",
+        options={},
+        seed=0,
+        title="t",
+        action_names=("wait",),
+        action_keys=(0,),
+        chars=np.full((steps, 1, 24), ord(" "), np.uint8),
+        colors=np.zeros((steps, 1, 24), np.uint8),
+        cursor=np.full((steps, 2), -1, np.int16),
+        actions=np.zeros(steps - 1, np.int32),
+        task_rewards=task_rewards,
+        texts=[b""],
+        text_index=np.zeros(steps, np.int32),
+        text_count=np.ones(steps, np.int32),
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,3 +94,52 @@ def test_lines_of_a_text_stand_in_one_of_the_movie():
     ]
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert (drawn[0] != drawn[2]).any()
+
+
+BAR_HEIGHT = 46
+
+
+def bar_columns(picture, colour):
+    """Columns of the bars below a frame that have a colour."""
+    has_colour = (picture[-BAR_HEIGHT:] == np.array(colour)).all(axis=-1)
+    return np.flatnonzero(has_colour.any(axis=0)).tolist()
+
+
+@pytest.mark.parametrize(("step", "column"), [(0, 4), (5, 84), (10, 164)])
+def test_a_line_marks_the_step_between_margins_of_four_pixels(step, column):
+    picture = np.asarray(movie.frame(row_film(np.zeros(11, np.float32)), step))
+
+    assert bar_columns(picture, (255, 255, 255)) == [column]
+
+
+def test_bars_stand_where_rewards_were_paid():
+    rewards = np.zeros(11, np.float32)
+    rewards[[2, 7]] = 1.0
+
+    picture = movie.frame(row_film(rewards), 5)
+
+    # What is still to come is grey.
+    assert bar_columns(picture, movie.COLOURS[0]) == [4 + 112]
+    assert bar_columns(picture, (194, 87, 12)) == [4 + 32]
+
+
+def test_a_film_of_one_step_is_drawn():
+    picture = movie.frame(row_film(np.zeros(1, np.float32)), 0)
+
+    assert bar_columns(picture, (255, 255, 255)) == [4]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "every", "steps"),
+    [
+        (0, None, 4, [0, 4, 7, 8, 10]),
+        (1, None, 5, [1, 6, 7, 10]),
+        (0, 6, 4, [0, 4, 5]),
+        (0, 99, 20, [0, 7, 10]),
+    ],
+)
+def test_a_movie_shows_every_nth_step_and_what_is_paid(start, stop, every, steps):
+    rewards = np.zeros(11, np.float32)
+    rewards[7] = -1.0
+
+    assert movie.chosen_steps(row_film(rewards), start, stop, every) == steps

@@ -72,6 +72,25 @@ def test_nothing_compared_is_a_page_too():
     assert texts_of(None)
 
 
+def test_every_statistic_has_a_chart_of_all_methods():
+    result = compare(collect_scores(entries(), ""), resamples=50)
+
+    sections = comparison_page.sections(ComparisonData("t", result, "return"))
+
+    (aggregates,) = [section for section in sections if section.name == "aggregates"]
+    _, *plots = aggregates.parts
+    assert [plot.title for plot in plots] == list(result.aggregates)
+    for plot in plots:
+        estimates = result.aggregates[plot.title]
+        intervals = [
+            (interval.name, interval.value, interval.low, interval.high) for interval in plot.intervals
+        ]
+        assert intervals == [
+            (f"{method} (n = 4)", estimate.value, estimate.low, estimate.high)
+            for method, estimate in estimates.items()
+        ]
+
+
 def test_few_runs_have_a_median_and_no_interquartile_mean():
     alone = texts_of(collect_scores(FEW_RUNS, ""))
     other = [RunScore("m", "u", 10 * run.score, {}) for run in FEW_RUNS]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.core.errors import UserError
 from motif_jax.reports import generalisation_files, report
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation, write_recordings
 from tests.reward_fixtures import load_config, make_dataset
@@ -85,6 +86,21 @@ def test_a_page_has_a_section_for_each_folder(folders: Path) -> None:
         "glance", "evaluation", "tests", "text", "hacking", "training", "reward", "language", "messages", "episodes",
         "training-games", "dataset", "provenance",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "folder", "message"),
+    [
+        ("agent.dir", "text", "must be a run of train_agent; it is one of train_text"),
+        ("text.dir", "agent", "must be a run of train_text; it is one of train_agent"),
+        ("language.dir", "replays", "must be a run of pretrain_language_model; it has no config.json"),
+    ],
+)
+def test_a_run_of_another_stage_is_refused(folders: Path, key: str, folder: str, message: str) -> None:
+    config = load_config("report", "smoke", {key: str(folders / folder)})
+
+    with pytest.raises(UserError, match=rf"^config\.{key}='.*{folder}': {message}$"):
+        report.check(config, folders / "out")
 
 
 def test_evaluations_are_named_by_their_players(folders: Path) -> None:

@@ -87,6 +87,22 @@ def test_few_values_without_a_band_are_shown_each(curve, values):
     assert smoothed.mean.tolist() == curve.y[np.isfinite(curve.y)].tolist()
 
 
+def test_as_many_values_as_stretches_are_not_averaged():
+    uneven = Curve(np.array([0.0, 1.0, 99.0]), np.array([5.0, 7.0, 1.0]))
+
+    smoothed = smooth(uneven, stretches=3, band=False)
+
+    assert smoothed.mean.tolist() == [5, 7, 1]
+
+
+def test_more_values_than_stretches_are_averaged():
+    uneven = Curve(np.array([0.0, 1.0, 99.0]), np.array([5.0, 7.0, 1.0]))
+
+    smoothed = smooth(uneven, stretches=2, band=False)
+
+    assert (smoothed.mean.tolist(), smoothed.count.tolist()) == ([6, 1], [2, 1])
+
+
 def test_one_value_has_no_band():
     smoothed = smooth(Curve(np.ones(1), np.ones(1)))
 

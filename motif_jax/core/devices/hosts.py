@@ -48,12 +48,12 @@ def connected(hosts: ClusterHosts) -> Iterator[None]:
     if position.count == 1:
         yield
         return
-    with _leave_at_once_on_error(position.index):
-        _join(position, hosts)
+    with leave_at_once_on_error(position.index):
+        join(position, hosts)
         yield
 
 
-def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
+def join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
     """Connects this process with the other hosts by `jax.distributed`; ends the process if they do not meet in time."""
     slurm = here.coordinator == cluster.SLURM
     seconds = hosts.connect_timeout_seconds
@@ -72,7 +72,7 @@ def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
     )
 
     # Ours comes first: after its own timeout jax aborts with a C++ trace.
-    watch = threading.Timer(seconds, _leave, (timeout_message, 2))
+    watch = threading.Timer(seconds, leave, (timeout_message, 2))
     watch.daemon = True
     watch.start()
     # jax would take over SIGTERM, which asks for a checkpoint here.
@@ -184,7 +184,7 @@ class Hosts:
         # A name that `run_folder.prepare` removes, should this process be killed.
         path = folder / self.gather(f".hosts-{secrets.token_hex(8)}.tmp")[0]
         self.on_first(lambda: atomic_write_text(path, ""))
-        reports = self.gather([f"{folder.absolute()} on {socket.gethostname()}", _appears(path, seconds)])
+        reports = self.gather([f"{folder.absolute()} on {socket.gethostname()}", appears(path, seconds)])
         if self.is_first:
             path.unlink()
         names = [f"host {number} ({location})" for number, (location, _) in enumerate(reports)]
@@ -195,7 +195,7 @@ class Hosts:
             )
 
 
-def _appears(path: Path, seconds: float) -> bool:
+def appears(path: Path, seconds: float) -> bool:
     """Waits until `path` exists, for `seconds` at most; returns whether it does."""
     deadline = time.monotonic() + seconds
     while True:
@@ -207,7 +207,7 @@ def _appears(path: Path, seconds: float) -> bool:
 
 
 @contextlib.contextmanager
-def _leave_at_once_on_error(index: int) -> Iterator[None]:
+def leave_at_once_on_error(index: int) -> Iterator[None]:
     """Ends the process of host `index` where the block raises, with the line and exit code of `motif_jax.launch`."""
     try:
         yield
@@ -229,10 +229,10 @@ def _leave_at_once_on_error(index: int) -> Iterator[None]:
         else:
             code = 1
             line = "".join(traceback.format_exception(error)).rstrip()
-        _leave(line, code, _LAST_WORDS_SECONDS if index == 0 else 0.0)
+        leave(line, code, _LAST_WORDS_SECONDS if index == 0 else 0.0)
 
 
-def _leave(line: str, code: int, seconds: float = 0.0) -> None:
+def leave(line: str, code: int, seconds: float = 0.0) -> None:
     """Ends the process without waiting for its threads."""
     print(line, file=sys.stderr)
     sys.stdout.flush()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
-import re
 import socket
 import subprocess
 import sys
@@ -34,61 +33,89 @@ SLURM["SLURM_STEP_NODELIST"] = "gpu[03-05,09]"
 SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 
 
-def test_a_position_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere = HostPosition(None, 0, 1)
-    alone = {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
-    for environment, arguments, expected in (
-        ({}, (None, None, None), nowhere),
-        (SLURM, (None, None, None), nowhere),
-        ({}, ("localhost:1", 1, 0), nowhere),
+NOWHERE = HostPosition(None, 0, 1)
+SLURM_ALONE = {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "expected"),
+    [
+        ({}, (None, None, None), NOWHERE),
+        (SLURM, (None, None, None), NOWHERE),
+        ({}, ("localhost:1", 1, 0), NOWHERE),
         ({}, ("node1:4000", 3, 2), HostPosition("node1:4000", 2, 3)),
         (SLURM, ("slurm", None, None), HostPosition("slurm", 2, 4)),
-        (alone, ("slurm", None, None), nowhere),
-    ):
-        monkeypatch.setattr(cluster.os, "environ", environment)
-        assert cluster.position(*arguments) == expected
+        (SLURM_ALONE, ("slurm", None, None), NOWHERE),
+    ],
+)
+def test_a_position_comes_from_the_config_or_from_slurm(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], arguments: Any, expected: HostPosition
+) -> None:
+    monkeypatch.setattr(cluster.os, "environ", environment)
+
+    assert cluster.position(*arguments) == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
     config = settings.check(recall_training(batch_size=8 * 12, **SEVERAL, hosts__index=1))
-    assert settings.columns(config) == 4
+
     settings.check_devices(config)
-    other = recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
+
+    assert settings.columns(config) == 4
+
+
+def test_a_batch_that_does_not_divide_over_devices_is_refused() -> None:
+    config = settings.check(
+        recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
+    )
+
     with pytest.raises(UserError, match=r"divide over 3 hosts of 2 learner devices .*; it is 15 rollouts"):
-        settings.check_devices(settings.check(other))
+        settings.check_devices(config)
 
 
 def test_a_port_in_use_is_refused_before_jax_starts() -> None:
-    with socket.create_server(("", 0)) as taken:
-        here = f"localhost:{taken.getsockname()[1]}"
+    with socket.create_server(("", 0)) as server:
+        here = f"localhost:{server.getsockname()[1]}"
+
         with pytest.raises(UserError, match=f"coordinator={here}: port .* cannot be used here"):
-            hosts._join(HostPosition(here, 0, 2), recall_config(hosts__coordinator=here).hosts)
+            hosts.join(HostPosition(here, 0, 2), recall_config(hosts__coordinator=here).hosts)
+
+
+@pytest.fixture
+def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Calls of jax and of timers in place of jax and timers, on the third of Slurm's four nodes."""
+    calls = Mock()
+    monkeypatch.setattr(cluster.os, "environ", SLURM)
+    monkeypatch.setattr(hosts, "jax", calls)
+    monkeypatch.setattr(hosts, "leave_at_once_on_error", contextlib.nullcontext)
+    monkeypatch.setattr(hosts.threading, "Timer", calls.Timer)
+    return calls
+
+
+TIMES = {"connect_timeout_seconds": 7.25, "heartbeat_timeout_seconds": 12.5}
+SECOND_OF_TWO = {"count": 2, "index": 1}
 
 
 @pytest.mark.parametrize(
-    ("coordinator", "here", "where", "named"),
+    ("options", "here", "named"),
     [
-        ("slurm", (None, 4, 2), "Slurm's first node", ("slurm", None)),
-        ("localhost:1", (None, 2, 1), "localhost:1", ("deactivate", "localhost:1")),
-        ("node1:4000", (None, 2, 1), "node1:4000", ("deactivate", None)),
+        ({"coordinator": "slurm"}, (None, 4, 2), ("slurm", None)),
+        # Only a run on one machine listens to this machine alone.
+        (
+            {"coordinator": "localhost:1", **SECOND_OF_TWO},
+            ("localhost:1", 2, 1),
+            ("deactivate", "localhost:1"),
+        ),
+        ({"coordinator": "node1:4000", **SECOND_OF_TWO}, ("node1:4000", 2, 1), ("deactivate", None)),
     ],
 )
-def test_hosts_join(coordinator: str, here: Any, where: str, named: Any, monkeypatch: Any) -> None:
-    done = Mock()
-    options = {"connect_timeout_seconds": 7.25, "heartbeat_timeout_seconds": 12.5, "coordinator": coordinator}
-    if coordinator != "slurm":
-        here, options = (coordinator, *here[1:]), {**options, "count": here[1], "index": here[2]}
-    monkeypatch.setattr(cluster.os, "environ", SLURM)
-    monkeypatch.setattr(hosts, "jax", done)
-    monkeypatch.setattr(hosts, "_leave_at_once_on_error", contextlib.nullcontext)
-    monkeypatch.setattr(hosts.threading, "Timer", done.Timer)
-    with connected(ClusterHosts(**options)):
-        assert done.Timer.return_value.daemon is True
-    late = (
-        f"error: host {here[2]}: the {here[1]} hosts of the run did not all meet at {where} within 7.25 s: start all of them at about the "
-        "same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
-    )
-    joined = call.distributed.initialize(
+def test_a_host_joins_the_others_by_jax(
+    recorded_calls: Mock, options: dict[str, Any], here: Any, named: Any
+) -> None:
+    with connected(ClusterHosts(**options, **TIMES)):
+        pass
+
+    recorded_calls.distributed.initialize.assert_called_once_with(
         *here,
         local_device_ids=[],
         cluster_detection_method=named[0],
@@ -97,9 +124,42 @@ def test_hosts_join(coordinator: str, here: Any, where: str, named: Any, monkeyp
         coordinator_bind_address=named[1],
         shutdown_timeout_seconds=13,
     )
-    watched = [call.Timer(7.25, hosts._leave, (late, 2)), call.Timer().start()]
-    switched = call.config.update("jax_enable_preemption_service", False)
-    assert done.mock_calls == [*watched, switched, joined, call.Timer().cancel()]
+
+
+@pytest.mark.parametrize(
+    ("options", "number", "count", "meeting_point"),
+    [
+        ({"coordinator": "slurm"}, 2, 4, "Slurm's first node"),
+        ({"coordinator": "node1:4000", **SECOND_OF_TWO}, 1, 2, "node1:4000"),
+    ],
+)
+def test_hosts_that_do_not_meet_in_time_say_where(
+    recorded_calls: Mock, options: dict[str, Any], number: int, count: int, meeting_point: str
+) -> None:
+    with connected(ClusterHosts(**options, **TIMES)):
+        pass
+
+    message = (
+        f"error: host {number}: the {count} hosts of the run did not all meet at {meeting_point} within 7.25 s: start all of them at about "
+        "the same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
+    )
+    assert recorded_calls.Timer.mock_calls[0] == call(7.25, hosts.leave, (message, 2))
+    assert recorded_calls.Timer.return_value.daemon is True
+
+
+def test_the_time_to_meet_runs_while_hosts_join(recorded_calls: Mock) -> None:
+    with connected(ClusterHosts(coordinator="node1:4000", **SECOND_OF_TWO, **TIMES)):
+        pass
+
+    names = [name for name, _, _ in recorded_calls.mock_calls]
+    assert names == ["Timer", "Timer().start", "config.update", "distributed.initialize", "Timer().cancel"]
+
+
+def test_jax_leaves_the_request_to_stop_to_the_run(recorded_calls: Mock) -> None:
+    with connected(ClusterHosts(coordinator="node1:4000", **SECOND_OF_TWO, **TIMES)):
+        pass
+
+    recorded_calls.config.update.assert_called_once_with("jax_enable_preemption_service", False)
 
 
 @pytest.fixture
@@ -138,64 +198,128 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts]
     return run
 
 
-def test_hosts_agree(together: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_host_agrees_with_itself(tmp_path: Path) -> None:
     here = Hosts()
-    assert (here.index, here.count, here.is_first, here.gather([1]), here.sum([7])) == (
-        0,
-        1,
-        True,
-        [[1]],
-        [7],
-    )
+
+    assert (here.index, here.count, here.is_first) == (0, 1, True)
+    assert here.gather([1]) == [[1]]
+    assert here.sum([7]) == [7]
+    assert here.any(True)
+    assert not here.any(False)
+    assert here.on_first(lambda: 3) == 3
+    # One host has no other to share a folder with.
     here.require_shared(tmp_path / "none")
-    assert (here.any(True), here.any(False), here.on_first(lambda: 3)) == (True, False, 3)
-    words = ["a", {"b": [1, None]}, random.Random(0).randbytes(400).hex()]
+
+
+@pytest.fixture
+def words() -> list[Any]:
+    """Values of three hosts of different lengths, the last longer than the smallest message."""
+    return ["a", {"b": [1, None]}, random.Random(0).randbytes(400).hex()]
+
+
+def test_all_hosts_gather_the_values_of_all(together: Any, words: list[Any]) -> None:
     assert together(3, lambda host: host.gather(words[host.index])) == [words] * 3
+
+
+def test_all_hosts_sum_number_by_number(together: Any) -> None:
     assert together(3, lambda host: host.sum([host.index, 4, -1])) == [[3, 12, -3]] * 3
-    for first, other, expected in ((False, True, True), (True, True, True), (False, False, False)):
-        assert together(2, lambda host, a=first, b=other: host.any(b if host.index else a)) == [expected] * 2
-    done = Mock(return_value=[7])
-    assert together(2, lambda host: host.on_first(done)) == [[7], [7]]
-    done.assert_called_once_with()
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "expected"), [(False, True, True), (True, True, True), (False, False, False)]
+)
+def test_what_is_true_on_any_host_is_true_on_all(
+    together: Any, first: bool, other: bool, expected: bool
+) -> None:
+    assert together(2, lambda host: host.any(other if host.index else first)) == [expected] * 2
+
+
+def test_the_first_host_works_for_all(together: Any) -> None:
+    work = Mock(return_value=[7])
+
+    assert together(2, lambda host: host.on_first(work)) == [[7], [7]]
+
+    work.assert_called_once_with()
+
+
+def test_the_first_host_speaks_for_all(together: Any, capsys: pytest.CaptureFixture[str]) -> None:
     together(2, lambda host: host.say(f"host {host.index}"))
+
     assert capsys.readouterr().out == "host 0\n"
 
-    def locked(host: Hosts) -> str:
+
+def test_hosts_lock_a_folder_together(together: Any, tmp_path: Path) -> None:
+    def locked_from_inside(host: Hosts) -> None:
         with host.locked(tmp_path):
-            with pytest.raises(UserError) as caught:
+            with pytest.raises(UserError):
                 FolderLock(tmp_path).__enter__()
             host.sum([0])
-        return str(caught.value)
 
-    lines = together(2, locked)
+    assert together(2, locked_from_inside) == [None, None]
+
+
+def test_a_folder_that_another_run_holds_is_refused_on_all_hosts(together: Any, tmp_path: Path) -> None:
     with FolderLock(tmp_path):
-        assert together(2, lambda host: host.locked(tmp_path).__enter__()) == lines
+        with pytest.raises(UserError) as caught:
+            FolderLock(tmp_path).__enter__()
+
+        lines = together(2, lambda host: host.locked(tmp_path).__enter__())
+
+    assert lines == [str(caught.value)] * 2
 
 
-def test_hosts_that_differ_say_in_what(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_see_different_values_say_so(together: Any) -> None:
     lines = together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
+
     assert lines == ["w: host 0 sees 0, host 1 sees 1"] * 3
+
+
+def test_hosts_that_see_equal_values_go_on(together: Any) -> None:
     assert together(3, lambda host: host.require_equal([1], "w")) == [None] * 3
 
-    def alike(host: Hosts) -> None:
-        host.require_alike(recall_config(hosts__index=host.index, seed=3 + host.index // 2, **SEVERAL))
 
-    assert together(2, alike) == [None] * 2
-    lines = ["the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"]
-    assert together(3, alike) == lines * 3
+def require_alike(host: Hosts) -> None:
+    """The configs of hosts 0 and 1 differ in the index alone; host 2 has another seed."""
+    host.require_alike(recall_config(hosts__index=host.index, seed=3 + host.index // 2, **SEVERAL))
+
+
+def test_configs_may_differ_in_the_index_of_the_host(together: Any) -> None:
+    assert together(2, require_alike) == [None] * 2
+
+
+def test_configs_that_differ_are_named_on_all_hosts(together: Any) -> None:
+    line = "the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"
+
+    assert together(3, require_alike) == [line] * 3
+
+
+def test_hosts_with_different_numbers_of_devices_say_so(
+    together: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = iter([2, 3])
     monkeypatch.setattr(hosts.jax, "local_device_count", lambda: next(counts))
-    lines = re.sub("[23]", "n", together(2, alike)[0])
-    assert lines == "the hosts of a run need equally many devices: host 0 sees n, host 1 sees n"
+
+    line = together(2, require_alike)[0]
+
+    # Which host asks first is not decided.
+    assert line in {
+        f"the hosts of a run need equally many devices: host 0 sees {first}, host 1 sees {other}"
+        for first, other in ((2, 3), (3, 2))
+    }
 
 
 def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:
     file = tmp_path / "file"
     later = threading.Timer(0.3, file.touch)
     later.start()
-    assert hosts._appears(file, 60.0)
+
+    assert hosts.appears(file, 60.0)
+
     later.join()
-    assert not hosts._appears(tmp_path / "none", 0.0)
+
+
+def test_a_file_that_does_not_come_is_not_waited_for_longer(tmp_path: Path) -> None:
+    assert not hosts.appears(tmp_path / "none", 0.0)
 
 
 def test_hosts_of_different_folders_say_so(together: Any, tmp_path: Path) -> None:
@@ -209,13 +333,24 @@ def test_hosts_of_different_folders_say_so(together: Any, tmp_path: Path) -> Non
         f"on {node}) cannot see what host 0 ({tmp_path}/run on {node}) writes"
     }
     assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
-    assert together(2, lambda host: host.require_shared(other)) == [None] * 2
+
+
+def test_hosts_of_one_folder_go_on(together: Any, tmp_path: Path) -> None:
+    assert together(2, lambda host: host.require_shared(tmp_path)) == [None] * 2
 
 
 def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
-    code = "from motif_jax.core.devices.hosts import _leave_at_once_on_error as late\nwith late(1): raise KeyboardInterrupt"
+    code = "from motif_jax.core.devices.hosts import leave_at_once_on_error as late\nwith late(1): raise KeyboardInterrupt"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the process was left with: line, exit code and seconds of each call."""
+    calls: list[Any] = []
+    monkeypatch.setattr(hosts, "leave", lambda *arguments: calls.append(arguments))
+    return calls
 
 
 LONG = "a path is longer than this system allows"
@@ -237,18 +372,39 @@ ENDED = "its log says why; the same command resumes the run"
         (ValueError("closed by peer"), "ValueError: closed by peer", 1),
     ],
 )
-def test_a_host_of_several_leaves(error: BaseException, line: str, code: int, monkeypatch: Any) -> None:
-    left: list[Any] = []
-    monkeypatch.setattr(hosts, "_leave", lambda *arguments: left.append(arguments))
-    for index in (0, 1):
-        with hosts._leave_at_once_on_error(index):
-            raise error
-    assert [(message.splitlines()[-1], *rest) for message, *rest in left] == [
-        (line, code, 5.0),
-        (line, code, 0.0),
-    ]
-    assert left[0][0].startswith("Traceback") == line.startswith(("ValueError", "jax"))
-    with pytest.raises(SystemExit), hosts._leave_at_once_on_error(1):
+@pytest.mark.parametrize(("index", "seconds"), [(0, 5.0), (1, 0.0)])
+def test_a_host_of_several_leaves_with_the_line_of_its_error(
+    left: list[Any], error: BaseException, line: str, code: int, index: int, seconds: float
+) -> None:
+    with hosts.leave_at_once_on_error(index):
+        raise error
+
+    # The first host waits, since its end cuts off the others.
+    [(message, *rest)] = left
+    assert (message.splitlines()[-1], *rest) == (line, code, seconds)
+
+
+@pytest.mark.parametrize(
+    ("error", "has_trace"),
+    [(UserError("one"), False), (KeyboardInterrupt(), False), (ValueError("closed by peer"), True)],
+)
+def test_only_an_error_of_the_program_has_a_trace(
+    left: list[Any], error: BaseException, has_trace: bool
+) -> None:
+    with hosts.leave_at_once_on_error(1):
+        raise error
+
+    [(message, *_)] = left
+    assert message.startswith("Traceback") == has_trace
+
+
+def test_an_exit_that_was_asked_for_stays_one(left: list[Any]) -> None:
+    with pytest.raises(SystemExit), hosts.leave_at_once_on_error(1):
         raise SystemExit
+
+    assert not left
+
+
+def test_a_run_of_one_host_raises_as_usual() -> None:
     with pytest.raises(ZeroDivisionError), connected(ClusterHosts()):
         raise ZeroDivisionError

@@ -53,6 +53,19 @@ def test_a_finished_model_of_a_run_comes_before_the_folder_itself(tmp_path: Path
     assert text_scores.upvote_folder(str(tmp_path)) == tmp_path / "model"
 
 
+def test_an_attached_scorer_pays_new_replies(task: Reddit) -> None:
+    attached = text_scores.attach(task)
+
+    # Toxic by 0 and by 2, times the published -5.
+    assert attached.rewards(["thanks", "you idiot"]) == [0.0, -10.0]
+
+
+def test_a_task_whose_rewards_need_no_scorer_gets_none() -> None:
+    attached = text_scores.attach(Reddit({"reward": "none"}))
+
+    assert attached.rewards(["thanks", "you idiot"]) == [0.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

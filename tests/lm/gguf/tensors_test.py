@@ -39,6 +39,15 @@ def packed_file(path: Path, kind: str) -> tuple[Path, np.ndarray]:
     return gguf_writing.finished(writer, path), gguf.dequantize(packed, quantisation).reshape(SHAPE)
 
 
+def file_of(folder: Path, architecture: str, stored: str, numbers: np.ndarray, heads: int = 1) -> Path:
+    """A file with one tensor by llama.cpp's name, float32."""
+    path = folder / "model.gguf"
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_head_count(heads)
+    writer.add_tensor(stored, numbers)
+    return gguf_writing.finished(writer, path)
+
+
 @pytest.mark.parametrize("kind", tensors.TYPES)
 def test_numbers_are_those_of_the_package(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path, expected = packed_file(tmp_path / "model.gguf", kind)
@@ -76,6 +85,56 @@ def test_numbers_are_of_the_dtype_that_is_asked_for(tmp_path: Path) -> None:
 
     assert numbers.dtype == jnp.bfloat16
     np.testing.assert_array_equal(numbers, expected.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "stored", "name"),
+    [
+        ("qwen2", "blk.3.attn_q.bias", "model.layers.3.self_attn.q_proj.bias"),
+        ("qwen3", "blk.10.attn_k_norm.weight", "model.layers.10.self_attn.k_norm.weight"),
+        ("llama", "blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
+        ("gemma3", "blk.0.ffn_norm.weight", "model.layers.0.pre_feedforward_layernorm.weight"),
+        ("qwen2", "output_norm.weight", "model.norm.weight"),
+        # What transformers has no name for keeps llama.cpp's.
+        ("qwen2", "blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_inp.weight"),
+        ("qwen2", "blk.0.attn_q.scale", "blk.0.attn_q.scale"),
+        ("mamba", "blk.0.attn_q.weight", "blk.0.attn_q.weight"),
+    ],
+)
+def test_tensors_have_the_names_of_transformers(
+    tmp_path: Path, architecture: str, stored: str, name: str
+) -> None:
+    path = file_of(tmp_path, architecture, stored, np.ones((2, 4), np.float32))
+
+    assert GgufTensors(path).names == [name]
+
+
+def test_rows_of_llamas_queries_come_in_halves_of_a_head(tmp_path: Path) -> None:
+    # Two heads of four rows, in which llama.cpp has neighbours 0 and 1 for the halves' first rows.
+    rows = np.arange(8, dtype=np.float32)[:, None]
+    path = file_of(tmp_path, "llama", "blk.0.attn_q.weight", rows, heads=2)
+    tensors_of_file = GgufTensors(path)
+
+    query = tensors_of_file.find("model.layers.0.self_attn.q_proj.weight")
+
+    assert query.ravel().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert tensors_of_file.rows("model.layers.0.self_attn.q_proj.weight", 1, 4).ravel().tolist() == [2, 1, 3]
+
+
+def test_rows_of_qwens_queries_stay_in_their_order(tmp_path: Path) -> None:
+    rows = np.arange(8, dtype=np.float32)[:, None]
+    path = file_of(tmp_path, "qwen2", "blk.0.attn_q.weight", rows, heads=2)
+
+    query = GgufTensors(path).find("model.layers.0.self_attn.q_proj.weight")
+
+    assert query.ravel().tolist() == list(range(8))
+
+
+def test_gemmas_norms_are_read_without_the_added_one(tmp_path: Path) -> None:
+    stored = np.array([1.0, 1.25, 0.5], np.float32)
+    path = file_of(tmp_path, "gemma3", "output_norm.weight", stored)
+
+    assert GgufTensors(path).find("model.norm.weight").tolist() == [0.0, 0.25, -0.5]
 
 
 def test_type_that_is_not_read_is_named(tmp_path: Path) -> None:

@@ -216,6 +216,53 @@ def test_without_ties_and_empty_text_nothing_is_advised() -> None:
     assert threshold.describe(without, 0.6) == "reward.quantile=0.6 pays 31 % of the dataset's steps\n"
 
 
+def test_a_share_of_all_steps_is_written_as_100_percent() -> None:
+    text = threshold.describe(statistics(NONE, NONE), 0.9)
+
+    assert text == "reward.quantile=0.9 pays 100 % of the dataset's steps\n"
+
+
+ABOVE = outcomes.ABOVE
+BELOW = outcomes.BELOW
+
+
+@pytest.mark.parametrize(
+    ("rewards", "standing", "advised"),
+    [
+        pytest.param([0.0, 1.0, 3.0], [0, BELOW, ABOVE], 1.05, id="a margin above the worthless text"),
+        pytest.param([0.0, 1.0, 1.04], [0, BELOW, ABOVE], 1.02, id="half way to a worthy text nearby"),
+        pytest.param([0.0, 1.0, 0.5], [0, BELOW, ABOVE], 0.05, id="below a worthy text all the same"),
+        pytest.param([0.0, 1.0, 3.0], [0, 0, ABOVE], 0.05, id="texts that were not compared do not count"),
+        pytest.param([0.0, 1.0, 2.0], [0, BELOW, BELOW], 2.05, id="without a worthy text above all others"),
+    ],
+)
+def test_the_advised_threshold_lies_above_texts_that_do_not_beat_silence(
+    rewards: list[float], standing: list[int], advised: float
+) -> None:
+    empty = np.array([True, False, False])
+
+    advice = threshold.advise(
+        np.array(rewards),
+        np.ones(3, int),
+        tied=np.zeros(3, bool),
+        empty=empty,
+        levels=np.zeros(1),
+        standing=np.array(standing, np.int8),
+    )
+
+    assert advice["threshold"] == pytest.approx(advised)
+
+
+def test_texts_that_are_paid_without_a_win_come_by_their_reward() -> None:
+    normalised = np.array([5.0, 0.2, 3.0, 4.0, 2.0])
+    standing = np.array([0, BELOW, ABOVE, 0, BELOW], np.int8)
+    has_text = np.array([False, True, True, True, True])
+
+    indices = threshold.without_a_win(normalised, 0.2, standing, has_text)
+
+    assert indices.tolist() == [3, 4]
+
+
 @pytest.mark.parametrize(("quantile", "warns"), [(0.6, True), (0.75, False), (0.8, False), (0.95, True)])
 def test_a_quantile_within_the_ties_is_a_warning(quantile: float, warns: bool) -> None:
     text = threshold.describe(statistics(TIED, EMPTY), quantile)

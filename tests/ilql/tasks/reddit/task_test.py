@@ -317,6 +317,15 @@ def test_made_up_comments_depend_on_number_and_seed_alone(tmp_path):
     assert checksums(tmp_path / "comments") == [0x1700ED18, 0x8986897D]
 
 
+def test_comments_of_a_folder_are_used_in_place_of_made_up_ones(tmp_path, options):
+    task = Reddit(options)
+
+    prepared = task.prepare("recorded", "", tmp_path / "run")
+
+    assert prepared == task.options
+    assert not (tmp_path / "run").exists()
+
+
 def test_made_up_comments_are_written_once(tmp_path):
     made_up.write(tmp_path, 300, 1)
     before = checksums(tmp_path)

@@ -1,0 +1,36 @@
+"""What environments are made with by name: the options that all take, and the errors for those that have no text."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+
+
+@pytest.mark.parametrize("last_text", [False, True])
+@pytest.mark.parametrize("name", ["Recall-v0", "NetHackScore-v1", "tests.toys:Corridor"])
+def test_a_made_environment_has_the_last_text_of_its_options(name: str, last_text: bool) -> None:
+    with contextlib.closing(registry.make(name, last_text=last_text)) as environment:
+        assert environment.spec.last_text is last_text
+        assert environment.spec == registry.spec(name, last_text=last_text)
+
+
+@pytest.mark.parametrize("name", ["Recall-v0", "NetHackScore-v1"])
+def test_without_the_option_an_environment_decides_on_its_last_text(name: str) -> None:
+    with contextlib.closing(registry.make(name)) as environment:
+        assert environment.spec == registry.spec(name)
+
+
+def test_an_environment_without_text_is_refused_where_one_is_needed() -> None:
+    with pytest.raises(
+        UserError, match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text"
+    ):
+        registry.require_text("tests.toys:Corridor", None)
+
+
+def test_a_gymnasium_task_without_text_is_told_how_to_name_one() -> None:
+    with pytest.raises(UserError, match=r"environment.text='': must be module:function, info:KEY or obs:KEY"):
+        registry.require_text("gym:CartPole-v1", None)

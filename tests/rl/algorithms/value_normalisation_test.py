@@ -1,0 +1,61 @@
+"""The running scale of the value targets by hand."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.rl.algorithms import value_normalisation
+from motif_jax.rl.algorithms.value_normalisation import MINIMUM_STD, ValueStatistics
+
+TARGETS = jnp.array([[1.0, 3.0], [100.0, 5.0]])
+# The 100 does not count: mean 3, mean of squares 35 / 3.
+VALID = jnp.array([[True, True], [False, True]])
+STD = np.sqrt(35 / 3 - 9)
+
+
+def updated(rate: float, targets: jnp.ndarray = TARGETS, valid: jnp.ndarray = VALID) -> ValueStatistics:
+    return value_normalisation.update(value_normalisation.initial(), targets, valid, rate)
+
+
+def test_before_the_first_target_values_are_not_scaled() -> None:
+    mean, std = value_normalisation.moments(value_normalisation.initial())
+
+    assert (float(mean), float(std)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0])
+def test_after_one_update_moments_are_those_of_the_valid_targets(rate: float) -> None:
+    mean, std = value_normalisation.moments(updated(rate))
+
+    np.testing.assert_allclose([mean, std], [3.0, STD], rtol=1e-4)
+
+
+def test_later_targets_weigh_by_the_rate() -> None:
+    later = jnp.full((2, 2), 7.0)
+
+    statistics = value_normalisation.update(updated(0.25), later, jnp.ones((2, 2), bool), 0.25)
+
+    mean, std = value_normalisation.moments(statistics)
+    # Weights 0.75 * 0.25 and 0.25, of which the sum is 0.4375.
+    expected_mean = (0.1875 * 3 + 0.25 * 7) / 0.4375
+    expected_second = (0.1875 * 35 / 3 + 0.25 * 49) / 0.4375
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-5)
+    np.testing.assert_allclose(std, np.sqrt(expected_second - expected_mean**2), rtol=1e-4)
+
+
+def test_an_update_without_a_valid_target_changes_nothing() -> None:
+    before = updated(0.25)
+
+    after = value_normalisation.update(before, TARGETS, jnp.zeros((2, 2), bool), 0.25)
+
+    np.testing.assert_allclose(after, before, rtol=1e-6)
+
+
+def test_equal_targets_have_the_smallest_scale() -> None:
+    statistics = updated(0.5, targets=jnp.full((2, 2), 4.0))
+
+    mean, std = value_normalisation.moments(statistics)
+
+    np.testing.assert_allclose([mean, std], [4.0, MINIMUM_STD], rtol=1e-5)
