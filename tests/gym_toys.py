@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import gymnasium.wrappers
 import numpy as np
 from gymnasium import spaces
 
@@ -89,6 +90,30 @@ class Mortal(Chatter):
 
 for _kind in (Vault, Chatter, Mortal):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
+
+
+class Doubled(gymnasium.RewardWrapper):
+    """Pays twice as much."""
+
+    def reward(self, reward: Any) -> float:
+        return 2 * float(reward)
+
+
+class Lowered(gymnasium.RewardWrapper):
+    """Pays 1 less."""
+
+    def reward(self, reward: Any) -> float:
+        return float(reward) - 1
+
+
+def two_observations(environment: gymnasium.Env) -> gymnasium.Env:
+    """Shows the last observation and the one before it."""
+    return gymnasium.wrappers.FrameStackObservation(environment, 2)
+
+
+def no_environment(environment: gymnasium.Env) -> int:
+    """Is no wrapper."""
+    return 3
 
 
 def praise(observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None) -> str:

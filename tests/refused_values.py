@@ -135,6 +135,8 @@ REFUSED = {
         devices.learner=4 | actors.envs_per_worker=5 actors.groups_per_worker=2""",
     "train_agent.py:smoke": f"""algorithm.advantage_scale=returns | algorithm.name=sac | algorithm.name=drrn
         | {CART} environment.text=info:nothing | {CART} environment.text_bytes=999 |
+        {CART} environment.kwargs={{"id":"a"}} | {CART} environment.kwargs={{"slope":1}} | environment.kwargs={{"slope":1}} |
+        {CART} environment.wrappers=nowhere:Wrapper | {CART} environment.wrappers=json:dumps |
         actors.slots_per_group=2 batch_size=4096 | compat.seed_noop=True record_every=1 | {REWARD}
         reward.intrinsic_coefficient=0.1 reward.quantile=0.77""",
     "train_language_agent.py:drrn": f"""network.tokenizer=nowhere | {DRRN} algorithm.name=ppo | {DRRN}

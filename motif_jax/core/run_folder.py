@@ -87,10 +87,10 @@ def differences(
 ) -> list[str]:
     """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones: 'seed: 1 before, 2 now'.
 
-    Configs are nested dictionaries; a key `options` may hold a dictionary or its JSON text.
+    Configs are nested dictionaries; the keys `options` and `environment.kwargs` may hold a dictionary or its JSON text.
     """
-    old = flat(_with_parsed_options(old))
-    new = flat(_with_parsed_options(new))
+    old = flat(_with_parsed_texts(old))
+    new = flat(_with_parsed_texts(new))
     free = set(free)
     differing: list[str] = []
     for name in sorted({*old, *new}):
@@ -112,16 +112,23 @@ def _outside_cache(value: Any) -> Any:
     return _CACHE.sub("", value) if isinstance(value, str) else value
 
 
-def _with_parsed_options(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A config whose `options`, where they are JSON in a text, are a dictionary."""
-    text = config.get("options")
+def _with_parsed_texts(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A config whose `options` and `environment.kwargs`, where they are JSON in a text, are dictionaries."""
+    parsed = _with_parsed(config, "options")
+    environment = parsed.get("environment")
+    if not isinstance(environment, Mapping):
+        return parsed
+    return {**parsed, "environment": _with_parsed(environment, "kwargs")}
+
+
+def _with_parsed(section: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    text = section.get(key)
     if not isinstance(text, str):
-        return config
+        return section
     try:
-        options = parse_json(text or "{}")
+        return {**section, key: parse_json(text or "{}", dict)}
     except ValueError:
-        return config
-    return {**config, "options": options} if isinstance(options, dict) else config
+        return section
 
 
 def read_config(workdir: str | Path) -> dict[str, Any]:

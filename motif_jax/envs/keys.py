@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from motif_jax.schema import plain_key, positive
 
+NO_KWARGS = "{}"
 GYM = {
     "text": plain_key("", "text of a step of gym:ID: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
     "text_bytes": positive(256, "greatest number of bytes of a text of gym:ID"),
     "modules": plain_key("", "modules that register environments of gym:ID, with commas between"),
+    "kwargs": plain_key(
+        NO_KWARGS,
+        'arguments of the environment, of gym:ID those for gymnasium.make, as a JSON object: {"is_slippery": false}',
+    ),
+    "wrappers": plain_key(
+        "",
+        "wrappers around the environment of gym:ID, the innermost first: module:Class or module:function, each called with the "
+        "environment, with commas between",
+    ),
 }
 LAST_TEXT = plain_key(
     None,

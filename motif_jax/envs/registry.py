@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.checked import CheckedEnvironment
 from motif_jax.envs.crafter import catalogue as crafter
+from motif_jax.envs.keys import NO_KWARGS
 from motif_jax.envs.minigrid_events.catalogue import LEVELS as MINIGRID
 from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
@@ -40,7 +43,7 @@ _PACKAGES = dict.fromkeys(crafter.NAMES, crafter.PACKAGE)
 _GYM_PREFIX = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
-_GYM_KEYS = {"text": "", "text_bytes": 256, "modules": ""}
+_GYM_KEYS = {"text": "", "text_bytes": 256, "modules": "", "wrappers": ""}
 _KEY = "environment.name"
 # The option of every environment that replaces `EnvironmentSpec.last_text`.
 LAST_TEXT = "last_text"
@@ -54,17 +57,60 @@ def names() -> tuple[str, ...]:
 def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `make` from a section `config.environment`, without those that are None.
 
-    Raises UserError: options for gymnasium environments are set for another environment.
+    Empty `kwargs` and `wrappers` are left out: the environment is the same without them.
+
+    Raises UserError: options are set that this environment does not have, or `kwargs` is no JSON object.
     """
+    name = environment["name"]
     keys = ["max_episode_steps", LAST_TEXT]
-    if is_gym(environment["name"]):
+    if is_gym(name):
         keys += _GYM_KEYS
     else:
         for key, default in _GYM_KEYS.items():
             value = environment.get(key)
-            allowed = f"left at {default!r}: {environment['name']} is not one of gymnasium's (gym:ID)"
+            allowed = f"left at {default!r}: {name} is not one of gymnasium's (gym:ID)"
             checks.require(value in (None, default), f"environment.{key}", value, allowed)
-    return {key: environment[key] for key in keys if environment.get(key) is not None}
+    options = {key: environment[key] for key in keys if environment.get(key) is not None}
+    if not options.get("wrappers"):
+        options.pop("wrappers", None)
+
+    kwargs = _kwargs_of(environment)
+    if kwargs:
+        allowed = f"left at {NO_KWARGS}: {name} takes no arguments"
+        checks.require(_takes_kwargs(name), "environment.kwargs", environment["kwargs"], allowed)
+        options["kwargs"] = kwargs
+    return options
+
+
+def replace_options(options: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """`options`, but for those that a section `config.environment` sets; empty `kwargs` or `wrappers` remove theirs.
+
+    Raises UserError as `options_of`.
+    """
+    replaced = {**options, **options_of(environment)}
+    if environment.get("wrappers") == "":
+        replaced.pop("wrappers", None)
+    if _kwargs_of(environment) == {}:
+        replaced.pop("kwargs", None)
+    return replaced
+
+
+def _kwargs_of(environment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The JSON object of the key `kwargs`; None without a value. Raises UserError: it is none."""
+    text = environment.get("kwargs")
+    if text is None:
+        return None
+    try:
+        kwargs: dict[str, Any] = parse_json(text or NO_KWARGS, dict)
+    except ValueError as error:
+        raise UserError(f"config.environment.kwargs={text}: must be a JSON object ({error})") from None
+    return kwargs
+
+
+def _takes_kwargs(name: str) -> bool:
+    """Whether the environment has the option `kwargs`, a mapping of arguments of its own."""
+    parameter = inspect.signature(_load(name).make_spec).parameters.get("kwargs")
+    return parameter is not None and parameter.kind is not parameter.VAR_KEYWORD
 
 
 def is_gym(name: str | None) -> bool:

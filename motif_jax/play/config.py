@@ -28,6 +28,13 @@ class PlayedEnvironment:
         None,
         "modules that register environments of gym:ID, as in train_agent; None: the agent's, or the default",
     )
+    kwargs: str | None = plain_key(
+        None,
+        "arguments of the environment as a JSON object, as in train_agent; {} for none; None: the agent's, or none",
+    )
+    wrappers: str | None = plain_key(
+        None, "wrappers around gym:ID, as in train_agent; '' for none; None: the agent's, or none"
+    )
     change: str | None = plain_key(
         None, "change of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
     )

@@ -20,6 +20,8 @@ from motif_jax.rl.config import AgentReward
 from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+# Options that decide which fields and actions a gymnasium environment has.
+_SHAPING = ("kwargs", "wrappers")
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
 
 
@@ -163,7 +165,7 @@ def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec
 def _options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
     """The options of the agent's environment, with those of the config and the field of a scripted player."""
     name = agent.environment
-    options = agent.options | registry.options_of({**asdict(config.environment), "name": name})
+    options = registry.replace_options(agent.options, {**asdict(config.environment), "name": name})
     change = config.environment.change
     if change is not None:
         allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
@@ -194,10 +196,10 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     from motif_jax.rl import reward_kinds
 
     trained = agent_policy.read_config(folder)
-    trained_on, options = agent_policy.environment_of(trained)
+    trained_on, trained_options = agent_policy.environment_of(trained)
     name = config.environment.name or trained_on
-    replaced = registry.options_of({**asdict(config.environment), "name": name, "max_episode_steps": None})
-    options = _options_in(name, trained_on, options | replaced, folder)
+    section = {**asdict(config.environment), "name": name, "max_episode_steps": None}
+    options = _options_of_agent(trained_on, trained_options, section, folder)
 
     # A class that is not trusted is refused before the checkpoint is read.
     reward = trained.reward
@@ -267,10 +269,28 @@ def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Map
             )
 
 
-def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str) -> dict[str, Any]:
-    if name == trained_on:
+def _options_of_agent(
+    trained_on: str, trained_options: Mapping[str, Any], section: Mapping[str, Any], folder: str
+) -> dict[str, Any]:
+    """The options of an agent's training, but for those that the section `config.environment` sets.
+
+    Raises UserError: the agent cannot play the environment of `section`.
+    """
+    name = section["name"]
+    options = registry.replace_options(trained_options, section)
+    changed = [key for key in _SHAPING if options.get(key) != trained_options.get(key)]
+    if name == trained_on and not changed:
         return options
-    trained = registry.spec(trained_on, **options)
+
+    others = {key: value for key, value in options.items() if key not in _SHAPING}
+    shaping = {key: trained_options[key] for key in _SHAPING if key in trained_options}
+    trained = registry.spec(trained_on, **others, **shaping)
+    if name == trained_on:
+        allowed = f"such that {name} has the fields and actions with which {folder} was trained"
+        fits = registry.spec(name, **options).fits(trained)
+        checks.require(fits, f"environment.{changed[0]}", section[changed[0]], allowed)
+        return options
+
     allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
     # Another family need not take these options.
     is_relative = registry.is_gym(name) and registry.is_gym(trained_on)

@@ -11,7 +11,7 @@ from motif_jax import schema
 from motif_jax.core import entry_points, sections
 from motif_jax.core.compat import Compat
 from motif_jax.core.config import default_workers
-from motif_jax.envs.keys import LAST_TEXT
+from motif_jax.envs.keys import LAST_TEXT, NO_KWARGS
 from motif_jax.nets.config import GameNetwork
 from motif_jax.rl import choices
 from motif_jax.rl.algorithms.config import Appo
@@ -35,6 +35,8 @@ class PlayedTask:
     text: str = ""
     text_bytes: int = 256
     modules: str = ""
+    kwargs: str = NO_KWARGS
+    wrappers: str = ""
     max_episode_steps: int = positive(5000, "longest episode in steps; longer ones are cut off")
     last_text: bool | None = LAST_TEXT
     recall: Mapping[str, Any] | None = None

@@ -120,6 +120,17 @@ def test_options_in_json_are_compared_by_their_values(before: object, now: objec
     assert run_folder.differences({"options": before}, {"options": now}, ["options"]) == [line]
 
 
+def test_arguments_of_an_environment_are_compared_by_their_values() -> None:
+    before = {"environment": {"kwargs": '{"size": 4, "wet": true}'}}
+    respelt = {"environment": {"kwargs": '{"wet":true,"size":4}'}}
+    larger = {"environment": {"kwargs": '{"wet":true,"size":8}'}}
+
+    assert run_folder.differences(before, respelt, ["environment"]) == []
+    assert run_folder.differences(before, larger, ["environment"]) == [
+        "environment.kwargs.size: 4 before, 8 now"
+    ]
+
+
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the package's sources."""

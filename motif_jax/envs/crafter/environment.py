@@ -87,11 +87,12 @@ def _area(name: str, kwargs: Mapping[str, Any] | None) -> tuple[int, int]:
     options = dict(kwargs or {})
     area = options.pop("area", _AREA)
     if options:
-        raise UserError(f"kwargs: {name} has no {', '.join(sorted(options))}, but area")
+        raise UserError(f"config.environment.kwargs: {name} has no {', '.join(sorted(options))}, but area")
     is_pair = isinstance(area, Sequence) and not isinstance(area, str) and len(area) == len(_AREA)
     if not is_pair or not all(type(side) is int and side >= _LEAST_SIDE for side in area):
         raise UserError(
-            f"kwargs: area={area}: must be [width, height] of {name}'s world, each at least {_LEAST_SIDE} cells"
+            f"config.environment.kwargs: area={area}: must be [width, height] of {name}'s world, each at least {_LEAST_SIDE} "
+            "cells"
         )
     width, height = area
     return width, height

@@ -14,17 +14,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from motif_jax.core import config as checks
-from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.core.text_bytes import cut
 from motif_jax.envs import spec
 from motif_jax.envs.checked import CheckedEnvironment
-from motif_jax.envs.gym_task import captions
+from motif_jax.envs.gym_task import captions, making
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
 
-PREFIX = "gym:"
 # Fields of the observation.
 TEXT = "caption"
 COUNT = "caption_count"
@@ -51,6 +48,8 @@ def make_spec(
     text: str = "",
     text_bytes: int = _MAX_BYTES,
     modules: str = "",
+    kwargs: Mapping[str, Any] | None = None,
+    wrappers: str = "",
     max_episode_steps: int | None = None,
     fields: Iterable[str] = (),
 ) -> EnvironmentSpec:
@@ -59,11 +58,11 @@ def make_spec(
     Args:
         name: 'gym:ID'.
         text, text_bytes: see `captions.make`, and the size of its field.
-        modules: modules that register environments, separated by commas.
+        modules, kwargs, wrappers: see `making.GymMaker`; `kwargs` are what JSON can hold.
         max_episode_steps: truncates episodes before the environment's own limit.
         fields: `FRAME` adds the rendered picture.
     """
-    return _spec_of(name, text, text_bytes, modules, tuple(fields))
+    return _spec_of(making.maker(name, modules, kwargs, wrappers), text, text_bytes, tuple(fields))
 
 
 class GymTask:
@@ -74,7 +73,10 @@ class GymTask:
     def __init__(self, name: str, **options: Any) -> None:
         self.spec = make_spec(name, **options)
         self._frames = FRAME in self.spec.observation
-        self._env = _make(name, options.get("modules", ""), self._frames)
+        maker = making.maker(
+            name, options.get("modules", ""), options.get("kwargs"), options.get("wrappers", "")
+        )
+        self._env = maker.make(self._frames)
         text = options.get("text")
         limit = options.get("max_episode_steps")
         self._caption = captions.make(text) if text else None
@@ -162,40 +164,23 @@ def _measure(name: str) -> str:
     return f"info_{name}" if name in _RESERVED else name
 
 
-def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
-    for listed in checks.listed(modules):
-        entry_points.load_module("environment.modules", listed)
-    registered = name.removeprefix(PREFIX)
-    module, colon, _ = registered.rpartition(":")
-    if colon:  # gymnasium would import it
-        entry_points.load_module(_KEY, module)
-    try:
-        drawing: dict[str, Any] = {"render_mode": "rgb_array"} if frames else {}
-        return gymnasium.make(registered, disable_env_checker=True, **drawing)
-    except Exception as error:
-        message = " ".join(str(error).split()) or type(error).__name__
-        remedy = ""
-        if isinstance(error, gymnasium.error.UnregisteredEnv) and not modules:
-            remedy = "; --config.environment.modules=MODULE names what registers it"
-        raise UserError(f"config.{_KEY}={name}: gymnasium cannot make it ({message}){remedy}") from error
-
-
 @functools.lru_cache(maxsize=64)
-def _spec_of(name: str, text: str, text_bytes: int, modules: str, fields: tuple[str, ...]) -> EnvironmentSpec:
+def _spec_of(maker: making.GymMaker, text: str, text_bytes: int, fields: tuple[str, ...]) -> EnvironmentSpec:
     if not 0 < text_bytes <= _MAX_BYTES:
         raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MAX_BYTES}")
     if unknown := [field for field in fields if field != FRAME]:
-        raise UserError(f"config.{_KEY}={name}: it cannot show {', '.join(unknown)}")
-    env = _make(name, modules, FRAME in fields)
+        raise UserError(f"config.{_KEY}={maker.name}: it cannot show {', '.join(unknown)}")
+    env = maker.make(FRAME in fields)
     try:
-        return _described(env, name, text, text_bytes, checks.listed(modules), FRAME in fields)
+        return _described(env, maker, text, text_bytes, FRAME in fields)
     finally:
         env.close()
 
 
 def _described(
-    env: gymnasium.Env, name: str, text: str, text_bytes: int, modules: Iterable[str], frames: bool
+    env: gymnasium.Env, maker: making.GymMaker, text: str, text_bytes: int, frames: bool
 ) -> EnvironmentSpec:
+    name = maker.name
     actions = env.action_space
     if not isinstance(actions, gymnasium.spaces.Discrete):
         raise UserError(
@@ -242,7 +227,7 @@ def _described(
         action_names=_action_names(env, int(actions.n)),
         optional_fields=pictures,
         renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if draws else None,
-        modules=("motif_jax.envs.gym_task.environment", *modules, *caption_modules),
+        modules=("motif_jax.envs.gym_task.environment", *maker.module_names, *caption_modules),
     )
 
 
@@ -255,11 +240,16 @@ def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
 
 
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
-    """Names of the actions in minigrid or Atari; () elsewhere."""
-    meanings = getattr(env.unwrapped, "get_action_meanings", None)
-    listed = getattr(env.unwrapped, "actions", ())
+    """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; () elsewhere."""
+    meanings = _attribute(env, "get_action_meanings", None)
+    listed = _attribute(env, "actions", ())
     names = meanings() if meanings else [action.name for action in listed if hasattr(action, "name")]
     return tuple(str(name).lower() for name in names) if len(names) == count else ()
+
+
+def _attribute(env: gymnasium.Env, name: str, default: Any) -> Any:
+    """An attribute of the outermost wrapper that has it, or of the environment."""
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:

@@ -42,10 +42,10 @@ def test_the_example_plays_an_old_environment():
     (example,) = [
         code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "FromOldGym" in code
     ]
-    scope = {"old_game": SimpleNamespace(Game=lambda: Game(limited=False))}
-    exec(example, scope)
-    gymnasium.register("OldLimited-v0", entry_point=lambda: scope["FromOldGym"](Game(limited=True)))
-    for name, end in (("gym:FromOldGym-v0", TERMINATED), ("gym:OldLimited-v0", TRUNCATED)):
-        registry.check(name)
-        environment, out = started(name, 3)
+    exec(example, {"old_game": SimpleNamespace(Game=Game)})
+
+    for limited, end in ((False, TERMINATED), (True, TRUNCATED)):
+        options = {"kwargs": {"limited": limited}}
+        registry.check("gym:FromOldGym-v0", options)
+        environment, out = started("gym:FromOldGym-v0", 3, **options)
         assert [environment.step(0, out) for _ in range(3)] == [(1.0, RUNNING)] * 2 + [(1.0, end)]

@@ -85,11 +85,16 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
 
 VAULT = {"modules": "tests.gym_toys", "text": "info:said", "text_bytes": 32}
 GYM = {"env": "gym:ToyVault-v0", "options": VAULT}
+WRAPPED = {
+    "env": "gym:FrozenLake-v1",
+    "options": {"kwargs": {"is_slippery": False}, "wrappers": "tests.gym_toys:two_observations"},
+}
 
 
 @pytest.mark.parametrize(
     ("start_method", "game"),
-    [("fork", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("fork", GYM, marks=pytest.mark.slow)],
+    [("fork", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("fork", GYM, marks=pytest.mark.slow),
+     pytest.param("exec", WRAPPED, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, game: dict[str, Any]) -> None:
     with ActorPool(config(start_method=start_method, **game)) as pool, InlineActors(config(**game)) as inline:

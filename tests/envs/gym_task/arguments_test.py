@@ -1,0 +1,231 @@
+"""Arguments and wrappers of a gymnasium environment: `config.environment.kwargs` and `wrappers`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.envs.spec import RUNNING, TERMINATED
+from tests.envs.playing import started
+from tests.processes import REPOSITORY
+
+LAKE = "gym:FrozenLake-v1"
+FIRM = '{"is_slippery": false}'
+VAULT = {"name": "gym:ToyVault-v0", "modules": "tests.gym_toys"}
+TOYS = "tests.gym_toys"
+# Of FrozenLake.
+DOWN = 1
+RIGHT = 2
+
+
+def options_of(name: str = LAKE, **section: object) -> dict[str, object]:
+    return registry.options_of({"name": name, **section})
+
+
+def test_an_environment_gets_its_arguments() -> None:
+    environment, out = started(LAKE, 0, **options_of(kwargs=FIRM))
+
+    steps = [environment.step(action, out) for action in (DOWN, DOWN, RIGHT, RIGHT, DOWN, RIGHT)]
+
+    assert steps == [(0.0, RUNNING)] * 5 + [(1.0, TERMINATED)], "no step on the ice slips"
+
+
+def test_arguments_decide_on_the_observation() -> None:
+    spec = registry.spec(LAKE, **options_of(kwargs='{"map_name": "8x8"}'))
+
+    assert spec.observation["observation"].shape == (64,)
+
+
+@pytest.mark.parametrize("kwargs", ["{}", "", None])
+def test_an_environment_without_arguments_has_no_such_option(kwargs: str | None) -> None:
+    assert options_of(kwargs=kwargs, wrappers="") == {}
+
+
+def test_values_of_a_section_take_the_place_of_an_agents() -> None:
+    trained = {"max_episode_steps": 9, "kwargs": {"is_slippery": False}, "wrappers": "a:b"}
+
+    same = registry.replace_options(trained, {"name": LAKE, "kwargs": None, "wrappers": None})
+    slippery = registry.replace_options(trained, {"name": LAKE, "kwargs": '{"is_slippery": true}'})
+    bare = registry.replace_options(trained, {"name": LAKE, "kwargs": "{}", "wrappers": ""})
+
+    assert same == trained
+    assert slippery == {**trained, "kwargs": {"is_slippery": True}}
+    assert bare == {"max_episode_steps": 9}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ("is_slippery=False", "must be a JSON object (no JSON: "),
+        ("[4]", "must be a JSON object (a JSON list in place of a dict)"),
+        ('{"render_mode": "human"}', "must be without render_mode: pictures are drawn where"),
+        ('{"id": "CartPole-v1"}', "must be without id: the environment is named by --config.environment.name"),
+        ('{"disable_env_checker": false}', "must be without disable_env_checker"),
+        ('{"max_episode_steps": 5}', "the limit is --config.environment.max_episode_steps"),
+        ('{"slope": 1}', "with these arguments (TypeError: FrozenLakeEnv.__init__() got an unexpected keyword"),
+        ('{"map_name": "9x9"}', "gymnasium cannot make gym:FrozenLake-v1 with these arguments (KeyError: '9x9')"),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit_are_refused_in_one_line(kwargs: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        registry.check(LAKE, options_of(kwargs=kwargs))
+
+    line = str(error.value)
+    assert line.startswith(f"config.environment.kwargs={kwargs}: ")
+    assert message in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("name", ["Recall-v0", "MiniHack-Room-5x5-v0", "tests.toys:Corridor"])
+def test_an_environment_that_takes_no_arguments_says_so(name: str) -> None:
+    with pytest.raises(UserError, match=rf"environment.kwargs=.*: must be left at {{}}: {name} takes no"):
+        options_of(name, kwargs='{"size": 3}')
+
+
+def test_crafter_takes_its_area() -> None:
+    pytest.importorskip(
+        "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
+    )
+
+    options = options_of("Crafter-v1", kwargs='{"area": [24, 30]}')
+    environment, _ = started("Crafter-v1", 0, **options)
+
+    assert environment._game.world.area == (24, 30)
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "reward"),
+    [
+        (f"{TOYS}:Doubled,{TOYS}:Lowered", -1.0),
+        (f"{TOYS}:Lowered, {TOYS}:Doubled", -2.0),
+    ],
+)
+def test_wrappers_are_applied_in_their_order(wrappers: str, reward: float) -> None:
+    environment, out = started(**options_with_name(wrappers=wrappers))
+
+    assert environment.step(1, out) == (reward, RUNNING)
+
+
+def options_with_name(**section: object) -> dict[str, object]:
+    """The toy vault with the options of a section."""
+    return {"name": VAULT["name"], **registry.options_of({**VAULT, **section})}
+
+
+def test_an_agent_sees_the_spaces_of_the_wrapped_environment() -> None:
+    environment, out = started(
+        "gym:CartPole-v1", **options_of("gym:CartPole-v1", wrappers=f"{TOYS}:two_observations")
+    )
+    first = out["observation"].copy()
+
+    environment.step(0, out)
+
+    assert environment.spec.observation["observation"].shape == (2, 4)
+    np.testing.assert_array_equal(out["observation"][0], first[1])
+
+
+def test_wrappers_of_gymnasium_need_no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    wrappers = "gymnasium.wrappers:TimeAwareObservation"
+
+    environment, out = started("gym:CartPole-v1", **options_of("gym:CartPole-v1", wrappers=wrappers))
+    times = []
+    for _ in range(3):
+        times.append(out["observation"][-1])
+        environment.step(0, out)
+
+    assert out["observation"].shape == (5,)
+    assert times == [0, 1, 2]
+
+
+def test_wrappers_that_only_data_name_are_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    wrapper = f"{TOYS}:two_observations"
+
+    with pytest.raises(UserError, match=f"config.environment.wrappers={wrapper}: .*--config.trust={wrapper}"):
+        registry.spec(LAKE, wrappers=wrapper)
+
+
+def test_processes_import_the_modules_of_wrappers() -> None:
+    spec = registry.spec(**options_with_name(wrappers="tests.gym_toys:Doubled"))
+
+    assert spec.modules == ("motif_jax.envs.gym_task.environment", TOYS, TOYS)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        ("tests.gym_toys", "must be module:Class or module:function, several with commas between"),
+        ("nowhere:Wrapper", "No module named 'nowhere'"),
+        ("tests.gym_toys:Nobody", "has no attribute 'Nobody'"),
+        ("tests.gym_toys:TABLE", "must be a class or a function"),
+        ("tests.gym_toys:no_environment", "must return a gymnasium.Env, it returned a int"),
+        (
+            "gymnasium.wrappers:FrameStackObservation",
+            "call a wrapper with further arguments in a function of your own",
+        ),
+        ("gymnasium.wrappers:AtariPreprocessing", "cannot wrap gym:FrozenLake-v1 ("),
+    ],
+)
+def test_wrappers_that_do_not_fit_are_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, wrapper: str, message: str
+) -> None:
+    monkeypatch.setattr("tests.gym_toys.TABLE", {}, raising=False)
+
+    with pytest.raises(UserError) as error:
+        registry.check(LAKE, options_of(wrappers=wrapper))
+
+    line = str(error.value)
+    assert re.match(rf"config.environment.wrappers='?{wrapper}'?: ", line), line
+    assert message in line
+    assert "\n" not in line
+
+
+def test_another_task_than_gymnasiums_has_no_wrappers() -> None:
+    with pytest.raises(UserError, match=r"environment.wrappers=.*Recall-v0 is not one of gymnasium's"):
+        options_of("Recall-v0", wrappers="a:b")
+
+
+class Pictures(gymnasium.Env):
+    """Shows a picture of three rows, two columns and one channel, with the number of the step in all of it."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (3, 2, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self._steps = 0
+        return self._picture(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        return self._picture(), 0.0, False, False, {}
+
+    def _picture(self) -> np.ndarray:
+        return np.full((3, 2, 1), self._steps, np.uint8)
+
+
+def test_the_wrapper_of_the_page_stacks_pictures_in_their_channels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "environments.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (example,) = [block for block in blocks if "def four_pictures" in block]
+    (tmp_path / "stacking.py").write_text(example)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "stacking")
+    gymnasium.register("Pictures-v0", entry_point=Pictures)
+
+    environment, out = started("gym:Pictures-v0", wrappers="stacking:four_pictures")
+    for _ in range(5):
+        environment.step(0, out)
+
+    assert environment.spec.image_fields == ("observation",)
+    np.testing.assert_array_equal(out["observation"], np.broadcast_to([2, 3, 4, 5], (3, 2, 4)))

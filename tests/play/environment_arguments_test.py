@@ -1,0 +1,80 @@
+"""Agents of environments with arguments and wrappers: they play in those of their training unless the config has others."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.core import run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.play import evaluation_setup
+from motif_jax.play.config import PlayedPolicy
+from motif_jax.schema import read_section
+from tests.reward_fixtures import load_config
+
+LAKE = "gym:FrozenLake-v1"
+FIRM = {"is_slippery": False}
+STACKED = "tests.gym_toys:two_observations"
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """The folder of an agent of ice that is not slippery, with two observations."""
+    changes = {
+        "environment.name": LAKE,
+        "environment.kwargs": '{"is_slippery": false}',
+        "environment.wrappers": STACKED,
+    }
+    config = load_config("train_agent", "recall", changes)
+    run_folder.describe(tmp_path / "lake", run_folder.as_plain(config))
+    return tmp_path / "lake"
+
+
+def setup_of(folder, **changes):
+    config = load_config("evaluate", "", {"agent.dir": str(folder), **changes})
+    return evaluation_setup.check(read_section(PlayedPolicy, config))
+
+
+def test_an_agent_plays_with_the_arguments_of_its_training(lake):
+    setup = setup_of(lake)
+
+    assert (setup.options["kwargs"], setup.options["wrappers"]) == (FIRM, STACKED)
+    assert setup.plan["options"] == setup.options
+
+
+def test_an_agent_plays_with_the_arguments_of_the_config(lake):
+    setup = setup_of(lake, **{"environment.kwargs": "{}"})
+
+    assert "kwargs" not in setup.options
+    assert setup.options["wrappers"] == STACKED
+
+
+def test_an_agent_keeps_its_arguments_in_an_environment_of_the_same_spaces(lake):
+    setup = setup_of(
+        lake, **{"environment.name": "gym:FrozenLake8x8-v1", "environment.kwargs": '{"map_name": "4x4"}'}
+    )
+
+    assert setup.options["kwargs"] == {"map_name": "4x4"}
+    assert setup.spec.observation["observation"].shape == (32,)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("environment.kwargs", '{"map_name": "8x8"}'), ("environment.wrappers", "")],
+)
+def test_other_spaces_than_the_agents_are_refused(lake, key, value):
+    with pytest.raises(UserError, match=rf"config.{key}='{value}': must be such that {LAKE} has the fields"):
+        setup_of(lake, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("environment.kwargs", '{"is_slippery": true}'),
+        ("environment.wrappers", "gymnasium.wrappers:Autoreset"),
+    ],
+)
+def test_a_run_goes_on_in_no_other_environment(lake, key, value):
+    config = load_config("train_agent", "recall", {"environment.name": LAKE, key: value})
+
+    with pytest.raises(UserError, match=key):
+        run_folder.check_identity(lake, config, ("environment",))
