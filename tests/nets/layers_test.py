@@ -1,4 +1,4 @@
-"""Recurrent layers, windows of glyphs, and encoders without NetHack's pictures, against plain numpy."""
+"""Activations and fresh weights, recurrent layers, windows of glyphs, and encoders without NetHack's pictures, against plain numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from motif_jax.nets import glyphs
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder
-from motif_jax.nets.layers import convolve, convolve_blocks
+from motif_jax.nets.layers import add_bias, convolve, convolve_blocks, elu, flatten_channels_first, unit_rows
 from motif_jax.nets.status import scale_status
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder, hash_beginnings
 from tests import plain_layers
@@ -64,6 +64,47 @@ def test_an_unrolled_core_computes_the_same(kind: str) -> None:
 
     for plain_output, unrolled_output in zip(plain, unrolled, strict=True):
         np.testing.assert_allclose(plain_output, unrolled_output, rtol=1e-5, atol=1e-6)
+
+
+# Values on both sides of 0, far ones too: the exponential of the far positive one would overflow.
+ELU_INPUTS = jnp.array([-30.0, -2.0, -0.5, 0.0, 0.5, 2.0, 200.0])
+
+
+def test_elu_is_the_exponential_below_zero() -> None:
+    expected = np.where(ELU_INPUTS > 0, ELU_INPUTS, np.expm1(np.minimum(ELU_INPUTS, 0)))
+
+    np.testing.assert_allclose(elu(ELU_INPUTS), expected, rtol=1e-6)
+
+
+def test_elus_gradient_is_the_exponential_below_zero() -> None:
+    gradient = jax.vmap(jax.grad(elu))(ELU_INPUTS)
+
+    np.testing.assert_allclose(gradient, np.exp(np.minimum(ELU_INPUTS, 0)), rtol=1e-6, atol=1e-7)
+
+
+def test_weights_of_each_output_start_with_norm_1() -> None:
+    kernel = unit_rows(jax.random.key(0), (7, 3))
+
+    np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), np.ones(3), rtol=1e-6)
+    assert np.unique(np.sign(kernel)).tolist() == [-1, 1]
+
+
+def test_pictures_are_flattened_channel_by_channel() -> None:
+    pictures = jnp.arange(2 * 2 * 3 * 2).reshape(2, 2, 3, 2)
+
+    first, _ = flatten_channels_first(pictures)
+
+    assert first.tolist() == [0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]
+
+
+def test_a_sum_with_a_bias_has_the_dtype_of_the_rows() -> None:
+    rows = jnp.full((1, 2), 256, jnp.bfloat16)
+
+    total = add_bias(rows, jnp.array([0.0, 3.0], jnp.float32))
+
+    assert total.dtype == jnp.bfloat16
+    # 259 lies between 258 and 260, the neighbours of bfloat16.
+    assert total.tolist() == [[256.0, 260.0]]
 
 
 def test_a_convolution_of_squares_equals_that_of_pixels() -> None:

@@ -77,3 +77,15 @@ def test_the_norm_of_all_gradients_is_clipped(total_steps: int | None, limit: fl
 
     expected = jax.tree.map(lambda leaf: -1e-4 * factor * leaf, gradient)
     chex.assert_trees_all_close(updates, expected, rtol=0.01, atol=0)
+
+
+def test_only_matrices_decay_in_stacked_blocks_too():
+    params = {
+        "dense": {"kernel": np.zeros((2, 3)), "bias": np.zeros(3)},
+        "blocks_0_3": {"dense": {"kernel": np.zeros((3, 2, 3)), "bias": np.zeros((3, 3))}},
+    }
+
+    decays = schedules.matrices(params)
+
+    layer = {"kernel": True, "bias": False}
+    assert decays == {"dense": layer, "blocks_0_3": {"dense": layer}}

@@ -44,6 +44,17 @@ def test_of_one_unknown_answer_the_other_counts() -> None:
     assert (answer.label, answer.probabilities, answer.note) == (SECOND, (0.0, 1.0, 0.0), "too long")
 
 
+@pytest.mark.parametrize(
+    ("forward", "reverse", "mass"), [(0.9, 0.5, 0.7), (None, 0.5, 0.5), (0.9, None, 0.9), (None, None, None)]
+)
+def test_the_mass_is_the_mean_of_known_masses(
+    forward: float | None, reverse: float | None, mass: float | None
+) -> None:
+    answer = averaged(Answer(FIRST, mass=forward), Answer(SECOND, mass=reverse))
+
+    assert answer.mass == pytest.approx(mass)
+
+
 def test_two_unknown_answers_are_unknown() -> None:
     assert averaged(Answer(UNKNOWN), Answer(UNKNOWN)).label == UNKNOWN
 
