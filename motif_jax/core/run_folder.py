@@ -160,6 +160,22 @@ def check_identity(
         )
 
 
+def keep_earlier(workdir: str | Path, config: Any, earlier: Mapping[str, Any]) -> tuple[str, ...]:
+    """Gives `config` the values that a run had before its keys existed; returns the names of those keys, which are free then.
+
+    Args:
+      config: a ConfigDict of the command.
+      earlier: dotted key -> what a run without it did.
+    """
+    if not (Path(workdir) / CONFIG).exists():
+        return ()
+    stored = flat(read_config(workdir))
+    absent = tuple(key for key in earlier if key not in stored)
+    for key in absent:
+        config.update_from_flattened_dict({key: earlier[key]})
+    return absent
+
+
 def prepare(
     workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> Path:

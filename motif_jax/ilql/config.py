@@ -146,6 +146,16 @@ class TextTrunks(sections.ModelSizes):
 
 
 @section_class
+class TextLora(sections.Lora):
+    """Low-rank additions to frozen trunks."""
+
+    new_tokens: bool = plain_key(
+        True,
+        "also learns the rows of tokens that the task adds to network.checkpoint, such as delimiters; False: they stay as they begin",
+    )
+
+
+@section_class
 class InitialParameters:
     """Runs that an agent begins as."""
 
@@ -205,5 +215,5 @@ class TextConfig(TextDatasetConfig):
     dtype: str = sections.DTYPE
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
-    lora: sections.Lora = subsection(sections.Lora)
+    lora: TextLora = subsection(TextLora)
     log_every_seconds: float = positive(20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)")
