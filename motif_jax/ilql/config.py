@@ -182,6 +182,11 @@ class TextConfig(TextDatasetConfig):
     data: str | None = plain_key(
         None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text"
     )
+    turns: str = one_of(
+        ("auto", "own", "new"),
+        "what stands round the utterances of task=dialogues: 'own' the model's turns, by its chat template; 'new' delimiters, most of them new "
+        "tokens; 'auto' own turns where the model has a chat template whose turns begin and end with special tokens",
+    )
     kind: str = plain_key("games", "kind of dialogues that are drawn")
     policy: str = plain_key(
         "mixture(0.5, optimal, repeat(optimal))", "policy that plays the dialogues that are drawn"

@@ -37,6 +37,7 @@ IDENTITY = (
     "task",
     "options",
     "data",
+    "turns",
     "kind",
     "policy",
     "held_out",
@@ -75,7 +76,7 @@ IDENTITY = (
     "sharding",
 )
 # Keys that are younger than runs which may go on, and what those did.
-_EARLIER = {"lora.new_tokens": False}
+_EARLIER = {"turns": "new", "lora.new_tokens": False}
 
 
 def _free_keys(config_dict: ConfigDict, workdir: Path) -> tuple[str, ...]:
@@ -250,6 +251,9 @@ def run(config_dict: ConfigDict, workdir: Path) -> int:
         learned = offline_run.numbers_in(task.learned)
         tokens = task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {training.amount}"
+        turns = dialogue_data.turns_in_words(config, source)
+        if turns:
+            about = f"{about}; {turns}"
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)

@@ -25,6 +25,7 @@ from motif_jax.ilql.agent.text_agent import POLICY
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import folder as folders
+from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.pairs import parquet
@@ -156,17 +157,22 @@ def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     marks = agent.tokenizer.delimiters
     design = agent.network.design
-    settings = dataclasses.replace(
-        agent.network.model.config, pad_id=marks.pad, start_id=marks.state_start, end_ids=(marks.action_end,)
-    )
+    settings = dataclasses.replace(agent.network.model.config, pad_id=marks.pad, end_ids=(marks.action_end,))
+    template = _own_template(agent)
+    if template is None:
+        settings = dataclasses.replace(settings, start_id=marks.state_start)
     saved: Any = agent.tokenizer
     saved.save(folder)
     exported.split_at_special_tokens(folder / exported.TOKENIZER)
-    texts = _delimiter_texts(agent)
-    exported.write_tokenizer_config(folder, settings, texts)
-    marks_in_text = dict(zip(Delimiters._fields, texts, strict=True))
-    turns = ("state_start", "action_start", "state_end", "action_end")
-    exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
+    if template is None:
+        texts = _delimiter_texts(agent)
+        exported.write_tokenizer_config(folder, settings, texts)
+        marks_in_text = dict(zip(Delimiters._fields, texts, strict=True))
+        turns = ("state_start", "action_start", "state_end", "action_end")
+        exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
+    else:
+        # `save` wrote the template; a beginning-of-text token comes from it alone.
+        exported.write_tokenizer_config(folder, settings, named=template.special_tokens)
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
         others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}
@@ -181,15 +187,38 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     exported.write(folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings))
 
 
+def _own_template(agent: SavedAgent) -> ChatTemplate | None:
+    """The chat template of the model's own turns, where the agent's utterances stand in these."""
+    template: ChatTemplate | None = getattr(agent.tokenizer, "template", None)
+    return template
+
+
 def _delimiter_texts(agent: SavedAgent) -> tuple[str, ...]:
     """The texts of the delimiters: of a chat model one is its own."""
     texts: tuple[str, ...] = getattr(agent.tokenizer, "delimiter_texts", DELIMITER_TEXTS)
     return texts
 
 
-def _text_card(agent: SavedAgent, settings: Any) -> str:
-    front, use = exported.opening(settings, "<s>TEXT</s>", agent.method)
+def _dialogue_form(agent: SavedAgent) -> tuple[str, str]:
+    """A prompt as the agent reads it, and how dialogues are written, for its card."""
+    template = _own_template(agent)
+    if template is not None:
+        prompt = template.prompt([{"role": "user", "content": "TEXT"}])
+        return prompt, (
+            "Utterances are turns of the model's own chat template (`tokenizer.apply_chat_template`): the other side's are the user's, the agent's the "
+            "assistant's. Tokenise what the template writes with `add_special_tokens=False`."
+        )
     end = _delimiter_texts(agent)[Delimiters._fields.index("action_end")]
+    return "<s>TEXT</s>", (
+        "`<s>` begins a dialogue whose first utterance is the other side's, `<a>` one whose first is the agent's. `</s>` ends an utterance of the other\n"
+        f"side, `{end}` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its\n"
+        f"answer, up to `{end}`. Remove delimiters from the texts of users: in this tokenizer they are tokens."
+    )
+
+
+def _text_card(agent: SavedAgent, settings: Any) -> str:
+    prompt, dialogues = _dialogue_form(agent)
+    front, use = exported.opening(settings, prompt, agent.method)
     text = f"""{front}
 # An agent that speaks: {agent.method} on {agent.task_name}
 
@@ -197,9 +226,7 @@ motif_jax trained this agent from recorded dialogues with the method `{agent.met
 
 ## Dialogues
 
-`<s>` begins a dialogue whose first utterance is the other side's, `<a>` one whose first is the agent's. `</s>` ends an utterance of the other
-side, `{end}` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its
-answer, up to `{end}`. Remove delimiters from the texts of users: in this tokenizer they are tokens.
+{dialogues}
 
 {use}"""
     if not agent.network.design.qs:

@@ -33,6 +33,7 @@ SMALL = {
     "held_out.share": 0.25,
     "games.episodes": 0,
     "save_every_seconds": 0.0,
+    "turns": "new",
     "lora.patterns": "*/attention/query",
     "lora.rank": 2,
 }
@@ -108,14 +109,16 @@ def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(exported, learned)
 
 
-def test_a_run_from_before_the_key_goes_on_without_learned_rows(
+def test_a_run_from_before_the_keys_goes_on_as_it_began(
     values: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    config = load_config("train_text", "bc", dict(values))
+    config = load_config("train_text", "bc", {**values, "turns": "auto"})
     earlier = run_folder.as_plain(config)
     del earlier["lora"]["new_tokens"]
+    del earlier["turns"]
     (tmp_path / run_folder.CONFIG).write_text(json.dumps(earlier))
 
     train_text.check(config, tmp_path)
 
     assert config.lora.new_tokens is False
+    assert config.turns == "new"
