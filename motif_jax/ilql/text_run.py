@@ -175,7 +175,12 @@ def build(
         return None
 
     start = agent_start.start(
-        config.network.checkpoint, config.initial, objective, vocabulary, key_of(config.seed, "parameters")
+        config.network.checkpoint,
+        config.initial,
+        objective,
+        vocabulary,
+        key_of(config.seed, "parameters"),
+        config.network.new_rows,
     )
     digests = {**data.digests, **start.digests}
 

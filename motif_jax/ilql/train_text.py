@@ -76,7 +76,7 @@ IDENTITY = (
     "sharding",
 )
 # Keys that are younger than runs which may go on, and what those did.
-_EARLIER = {"turns": "new", "lora.new_tokens": False}
+_EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False}
 
 
 def _free_keys(config_dict: ConfigDict, workdir: Path) -> tuple[str, ...]:

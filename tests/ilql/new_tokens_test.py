@@ -101,6 +101,23 @@ def test_a_killed_run_ends_with_the_same_rows(
     assert same_bits(run, tmp_path / "killed")
 
 
+@pytest.mark.parametrize("new_rows", ["end_of_text", "mean"])
+def test_new_rows_begin_where_the_config_says(
+    values: Mapping[str, Any], tmp_path: Path, new_rows: str
+) -> None:
+    folder = values["network.checkpoint"]
+    still = {**values, "lora.new_tokens": False, "max_steps": 2, "network.new_rows": new_rows}
+    run = run_config(load_config("train_text", "bc", still), tmp_path)
+
+    trunk = agent_folder.load(run).params["trunks"]["policy"]
+
+    end = folders.read(folder).config.end_ids[0]
+    for rows, table in zip(tables_of(trunk), tables_of(folders.read(folder).params), strict=True):
+        begin = table[end] if new_rows == "end_of_text" else table.mean(axis=0)
+        # Noise of a tenth of the spread seldom reaches half of it.
+        np.testing.assert_allclose(rows[len(table) :], np.tile(begin, (5, 1)), atol=0.5 * table.std())
+
+
 def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> None:
     model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
 
@@ -109,16 +126,16 @@ def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(exported, learned)
 
 
-def test_a_run_from_before_the_keys_goes_on_as_it_began(
-    values: Mapping[str, Any], tmp_path: Path
-) -> None:
+def test_a_run_from_before_the_keys_goes_on_as_it_began(values: Mapping[str, Any], tmp_path: Path) -> None:
     config = load_config("train_text", "bc", {**values, "turns": "auto"})
     earlier = run_folder.as_plain(config)
     del earlier["lora"]["new_tokens"]
+    del earlier["network"]["new_rows"]
     del earlier["turns"]
     (tmp_path / run_folder.CONFIG).write_text(json.dumps(earlier))
 
     train_text.check(config, tmp_path)
 
     assert config.lora.new_tokens is False
+    assert config.network.new_rows == "mean"
     assert config.turns == "new"

@@ -26,6 +26,8 @@ from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 
+# Values of `network.new_rows`.
+END_OF_TEXT = "end_of_text"
 # In these sizes a checkpoint and the initial runs must agree.
 _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
 
@@ -133,6 +135,7 @@ def start(
     objective: Objective,
     tokens: Vocabulary,
     key: jax.Array,
+    new_rows: str = END_OF_TEXT,
 ) -> Start:
     """The initial parameters of a training.
 
@@ -140,6 +143,7 @@ def start(
       checkpoint: a folder or hub model that every trunk begins as; None: fresh trunks.
       initial: runs that replace the policy or the values.
       tokens: the task's; a checkpoint's embedding grows by those that it lacks.
+      new_rows: where their rows begin, `network.new_rows`: at that of the end of text, or at the mean of the table.
 
     Raises:
       UserError: a file is damaged, or a low-rank pattern matches no layer.
@@ -152,7 +156,9 @@ def start(
         settings = weights.read_config(folder)
         rows = _shared_rows(checkpoint, folder, settings, tokens)
         settings, trunk = vocabulary.cut(settings, weights.load(folder, settings), rows)
-        _, trunk = vocabulary.extend(settings, trunk, tokens.size, jax.random.fold_in(key, 1))
+        end = settings.end_ids[0] if settings.end_ids else rows
+        like = end if new_rows == END_OF_TEXT and end < rows else None
+        _, trunk = vocabulary.extend(settings, trunk, tokens.size, jax.random.fold_in(key, 1), like)
         params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
         added_tokens = tokens.size - rows
         digests["network"] = weights.digest(folder, below=True)

@@ -88,13 +88,13 @@ class FileTokenizer:
         self.turns: Turns | None = None
         self._strips = False
         if turns == OWN:
-            own = own_turns.read(file, backend)
+            model_turns = own_turns.read(file, backend)
             self._backend = backend
-            self.delimiter_texts = own.texts
-            self.delimiters = own.delimiters
-            self.template = own.template
-            self.turns = own.turns
-            self._strips = own.strips
+            self.delimiter_texts = model_turns.texts
+            self.delimiters = model_turns.delimiters
+            self.template = model_turns.template
+            self.turns = model_turns.turns
+            self._strips = model_turns.strips
         else:
             self._backend = with_delimiters(backend, words)
             self.delimiter_texts = delimiter_texts(self._backend)
