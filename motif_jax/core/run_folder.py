@@ -169,11 +169,17 @@ def keep_earlier(workdir: str | Path, config: Any, earlier: Mapping[str, Any]) -
     """
     if not (Path(workdir) / CONFIG).exists():
         return ()
-    stored = flat(read_config(workdir))
-    absent = tuple(key for key in earlier if key not in stored)
+    stored = read_config(workdir)
+    absent = absent_keys(stored, earlier)
     for key in absent:
         config.update_from_flattened_dict({key: earlier[key]})
     return absent
+
+
+def absent_keys(stored: Mapping[str, Any], earlier: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those of the dotted keys that a run's config lacks."""
+    known = flat(stored)
+    return tuple(key for key in earlier if key not in known)
 
 
 def prepare(

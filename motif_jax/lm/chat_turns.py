@@ -69,6 +69,11 @@ def derive(template: ChatTemplate) -> TurnTexts:
     )
 
 
+def around_prompt(template: ChatTemplate) -> tuple[str, str]:
+    """What stands before the text of a conversation's only turn, and behind it up to where the answer begins."""
+    return _cut(template.prompt([_turn("user", _FIRST_QUESTION)]), _FIRST_QUESTION)
+
+
 def _turn(role: str, text: str) -> Turn:
     return {"role": role, "content": text}
 

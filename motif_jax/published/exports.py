@@ -84,14 +84,19 @@ def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
     params, step = agent_policy.restore(config.agent, config.checkpoint, network)
     with replaced_folder(workdir / exported.MODEL) as part:
         source = fetch(trained.network.model, "network.model")
-        write_language_agent(part, network, params, source, f"{trained.environment.name}, step {step:,}")
+        learned = f"{trained.environment.name}, step {step:,}"
+        in_turns = agent.template_of(trained.network, trained.compat, source) is not None
+        write_language_agent(part, network, params, source, learned, in_turns)
     print(f"step {step} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
 
 
 def write_language_agent(
-    folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str
+    folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str, in_turns: bool = False
 ) -> None:
-    """Writes an agent into an empty folder, with the tokenizer of the folder `source`; the card says what it `learned`."""
+    """Writes an agent into an empty folder, with the tokenizer of the folder `source`.
+
+    The card says what it `learned`, and whether its prompts are turns of the model's chat template (`in_turns`).
+    """
     settings = network.model.config
     merged, _ = network.adaptation.merged_params(params, {})
     for name in folders.TOKENIZER_FILES:
@@ -105,17 +110,17 @@ def write_language_agent(
         exported.write_tensors(folder / named[name], {"heads": {name: params["heads"][name]}}, about)
     longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
     generation = {"do_sample": False, "max_new_tokens": longest}
-    exported.write(folder, settings, merged, generation, _language_card(network, learned))
+    exported.write(folder, settings, merged, generation, _language_card(network, learned, in_turns))
 
 
-def _language_card(network: LanguageAgent, learned: str) -> str:
+def _language_card(network: LanguageAgent, learned: str, in_turns: bool) -> str:
     front, use = exported.opening(network.model.config, "PROMPT", "glam")
     actions = ", ".join(network.spec.action_names)
     if agent.ACTIONS in network.heads.configs:
         chosen = "`action_head.safetensors` has a head whose outputs are the logits of the actions, in this order; transformers and vLLM do not read it."
     else:
         form = f"form `{network.form}`{', divided by its number of tokens' if network.by_length else ''}"
-        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely. {_meeting(network)}"
+        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely. {_meeting(network, in_turns)}"
     return f"""{front}
 # A language model that acts: {learned}
 
@@ -126,10 +131,15 @@ motif_jax trained this model by GLAM's method: it reads a prompt and chooses amo
 {use}"""
 
 
-def _meeting(network: LanguageAgent) -> str:
+def _meeting(network: LanguageAgent, in_turns: bool) -> str:
     """How prompt and action meet, in words."""
     if network.model.config.encoder_layers:
         return "The encoder reads the prompt, and the decoder the action."
+    if in_turns:
+        return (
+            "A prompt is the user's turn by the model's chat template (`tokenizer.apply_chat_template` with `add_generation_prompt=True`), the action "
+            "the beginning of the assistant's, without a blank before it; both are tokenised together, with `add_special_tokens=False`."
+        )
     if network.is_joint:
         return "Prompt and action are tokenised together, as one text with one blank between them."
     return "Actions are tokenised by themselves, without the blank before them, behind a prompt that ends with one."
