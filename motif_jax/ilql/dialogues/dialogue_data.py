@@ -73,6 +73,8 @@ def source_of(config: TextConfig) -> DialogueSource:
     options |= _initial_tokenizer(config.initial)
     options = registry.overlaid(config.task, options, user_options)
     if config.task == RECORDED:
+        if "turns" in user_options:
+            raise UserError("config.options: must be without turns: --config.turns says which")
         options["turns"] = _turns_of(config, options)
     elif config.turns == own_turns.OWN:
         raise UserError(
