@@ -167,6 +167,28 @@ def check_identity(
         )
 
 
+def keep_earlier(workdir: str | Path, config: Any, earlier: Mapping[str, Any]) -> tuple[str, ...]:
+    """Gives `config` the values that a run had before its keys existed; returns the names of those keys, which are free then.
+
+    Args:
+      config: a ConfigDict of the command.
+      earlier: dotted key -> what a run without it did.
+    """
+    if not (Path(workdir) / CONFIG).exists():
+        return ()
+    stored = read_config(workdir)
+    absent = absent_keys(stored, earlier)
+    for key in absent:
+        config.update_from_flattened_dict({key: earlier[key]})
+    return absent
+
+
+def absent_keys(stored: Mapping[str, Any], earlier: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those of the dotted keys that a run's config lacks."""
+    known = flat(stored)
+    return tuple(key for key in earlier if key not in known)
+
+
 def prepare(
     workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> Path:

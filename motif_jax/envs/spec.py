@@ -17,7 +17,7 @@ RUNNING = 0
 TERMINATED = 1
 TRUNCATED = 2
 # Options that change observations but not the game.
-OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens", "joint_actions")
+OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "prompt_turn")
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.
 MASKED = -1e9
 

@@ -22,6 +22,7 @@ from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
+from motif_jax.glam.network_kinds import LanguageNetworkKind
 from motif_jax.lm import config as language_config
 from motif_jax.lm import weights
 from motif_jax.lm.text import fetch
@@ -38,13 +39,14 @@ IDENTITY = (
 
 def check(launched: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, launched)
+    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.earlier)
     config = read_section(CloningConfig, launched)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
     offline_run.check(config, None)
     resolved_config = resolved(launched)
-    run_folder.check_identity(workdir, resolved_config, IDENTITY)
+    run_folder.check_identity(workdir, resolved_config, IDENTITY, free)
     _open(read_section(CloningConfig, resolved_config), agent_config(resolved_config))
 
 
@@ -92,11 +94,14 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
     options = kind.environment_options(agent)
     special = bool(options.get("special_tokens", True))
     joint_actions = network.spec.action_names if options.get("joint_actions") else ()
+    turn = options.get("prompt_turn", ())
     pairs = cloning_data.read(config)
-    return network, cloning_data.load(config, pairs, network.spec.num_actions, special, joint_actions)
+    data = cloning_data.load(config, pairs, network.spec.num_actions, special, joint_actions, turn)
+    return network, data
 
 
 def run(launched: ConfigDict, workdir: Path) -> int:
+    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.earlier)
     resolved_config = resolved(launched)
     config = read_section(CloningConfig, resolved_config)
     agent = agent_config(resolved_config)
@@ -109,6 +114,8 @@ def run(launched: ConfigDict, workdir: Path) -> int:
         model = language_config.read(folder)
         digests = {"trajectories": data.digest, "model": weights.digest(folder)}
         task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), digests)
-        return OfflineRun(task, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out")
+        remark = agent_networks.class_of(agent).remark(agent)
+        about = f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {remark}"
+        return OfflineRun(task, about)
 
-    return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build)
+    return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build, free)

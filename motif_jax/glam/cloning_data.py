@@ -12,7 +12,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.joint_tokens import JointRows
-from motif_jax.envs.babyai_text.prompts import behind_prompt
+from motif_jax.envs.babyai_text.prompts import behind_prompt, in_turn
 from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
 from motif_jax.glam.config import CloningConfig
@@ -85,11 +85,17 @@ def about(config: CloningConfig) -> dict[str, Any]:
 
 
 def load(
-    config: CloningConfig, pairs: Pairs, actions: int, special: bool, joint_actions: Sequence[str] = ()
+    config: CloningConfig,
+    pairs: Pairs,
+    actions: int,
+    special: bool,
+    joint_actions: Sequence[str] = (),
+    turn: Sequence[str] = (),
 ) -> CloningData:
     """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps.
 
-    `joint_actions` are the names of the actions where they are tokenised together with each prompt.
+    `joint_actions` are the names of the actions where they are tokenised together with each prompt, `turn` is that of
+    `PromptTokens`.
     """
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)
@@ -103,18 +109,23 @@ def load(
     train = config.train_pairs or count - held_out
     allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
     checks.require(train < count, "train_pairs", config.train_pairs, allowed)
-    tokens, offsets, joint = _tokens(config, pairs.prompts, special, joint_actions)
+    tokens, offsets, joint = _tokens(config, pairs.prompts, special, joint_actions, turn)
     rows = np.arange(count, dtype=np.int64)
     digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
     return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest, joint)
 
 
 def _tokens(
-    config: CloningConfig, prompts: list[str], special: bool, joint_actions: Sequence[str]
+    config: CloningConfig,
+    prompts: list[str],
+    special: bool,
+    joint_actions: Sequence[str],
+    turn: Sequence[str],
 ) -> tuple[np.ndarray, np.ndarray, JointActions | None]:
     """`CloningData.tokens`, `.offsets` and `.joint` of `prompts`."""
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
-    names = [behind_prompt(name) for name in joint_actions]
+    names = [behind_prompt(name, bool(turn)) for name in joint_actions]
+    special = special and not turn
     limit = config.network.prompt_tokens
     rows = [np.zeros(0, np.int32)]
     lengths = [0]
@@ -124,7 +135,7 @@ def _tokens(
     for start in range(0, len(prompts), _TOKENISED_AT_ONCE):
         part = prompts[start : start + _TOKENISED_AT_ONCE]
         if names:
-            before = [prompt.rstrip(" ") for prompt in part]
+            before = [in_turn(prompt, turn) for prompt in part]
             joint = tokenizer.encode_joint(before, [names] * len(part), special)
             encoded = [one.prompt for one in joint]
             for one in joint:

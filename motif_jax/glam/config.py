@@ -44,6 +44,11 @@ class LanguagePolicy:
         "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: round the prompt, as in pretraining, or "
         "nowhere, as in the released code",
     )
+    chat: str = one_of(
+        ("auto", "always", "never"),
+        "whether a prompt is a turn of the user by the model's own chat template, and the action the beginning of the assistant's: 'auto' where a "
+        "decoder that scores words has a template, and prompt and action are tokenised together; 'never': plain text",
+    )
     head_widths: tuple[int, ...] = layer_size_key(
         (1024, 1024), "sizes of the hidden layers of the value's and the action's heads"
     )

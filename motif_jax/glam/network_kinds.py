@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -12,8 +13,8 @@ from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam import agent, drrn
 from motif_jax.glam.config import LanguagePolicy
+from motif_jax.lm import chat_prompts, chat_turns, weights
 from motif_jax.lm import config as language_config
-from motif_jax.lm import weights
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import FILE
 from motif_jax.nets.policy import PolicyNetwork
@@ -28,6 +29,7 @@ class LanguageNetworkKind(NetworkKind):
 
     named_by = "model"
     splits = True
+    earlier = MappingProxyType({"network.chat": chat_prompts.NEVER})
     announces_compilation = True
 
     @classmethod
@@ -50,11 +52,22 @@ class LanguageNetworkKind(NetworkKind):
         }
         if agent.is_joint(network, config.compat, language_config.read(_model(network))):
             options["joint_actions"] = True
+        template = agent.template_of(network, config.compat, _model(network))
+        if template is not None:
+            # A list, as it comes back from the JSON of a plan.
+            options["prompt_turn"] = list(chat_turns.around_prompt(template))
         return options
+
+    @classmethod
+    def remark(cls, config: AgentConfig) -> str:
+        return agent.prompts_in_words(config.network, config.compat, _model(config.network))
 
     @classmethod
     def file_digests(cls, config: AgentConfig) -> dict[str, str]:
         files = {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
+        template = agent.template_of(config.network, config.compat, _model(config.network))
+        if template is not None:
+            files["chat template"] = digests.of_bytes(template.text.encode())
         if config.lora is not None and config.lora.patterns:
             files["base model"] = weights.digest(_model(config.network))
         return files

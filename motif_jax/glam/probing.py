@@ -48,7 +48,11 @@ class Probing:
         self.by_words = ACTIONS not in network.heads.configs
         actions = self.actions if options.get("joint_actions") else ()
         self._tokens = PromptTokens(
-            options["tokenizer"], options["prompt_tokens"], options["special_tokens"], actions
+            options["tokenizer"],
+            options["prompt_tokens"],
+            options["special_tokens"],
+            actions,
+            options.get("prompt_turn", ()),
         )
         self._rows = jax.jit(network.rows)
         self._prompts = self._encoded(map(self.prompt, self.probes))

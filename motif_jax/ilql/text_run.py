@@ -126,6 +126,7 @@ def objective_of(config: TextConfig, settings: ModelConfig) -> Objective:
         reward_scale=method.reward_scale,
         detach=tuple(part for part, is_detached in detached.items() if is_detached),
         spec=finetune_params.spec_of(config.lora),
+        new_tokens=config.lora.new_tokens,
         chunk=config.logits_chunk,
         dropout=config.dropout > 0,
         target_dropout=config.compat.ilql_target_dropout,
@@ -174,7 +175,12 @@ def build(
         return None
 
     start = agent_start.start(
-        config.network.checkpoint, config.initial, objective, vocabulary, key_of(config.seed, "parameters")
+        config.network.checkpoint,
+        config.initial,
+        objective,
+        vocabulary,
+        key_of(config.seed, "parameters"),
+        config.network.new_rows,
     )
     digests = {**data.digests, **start.digests}
 

@@ -37,6 +37,7 @@ IDENTITY = (
     "task",
     "options",
     "data",
+    "turns",
     "kind",
     "policy",
     "held_out",
@@ -74,10 +75,17 @@ IDENTITY = (
     "num_devices",
     "sharding",
 )
+# Keys that are younger than runs which may go on, and what those did.
+_EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False}
+
+
+def _free_keys(config_dict: ConfigDict, workdir: Path) -> tuple[str, ...]:
+    """The keys that a resumed run may change, among them those that its config does not have, which get their earlier values."""
+    return (*registry.FREE_OPTIONS, *run_folder.keep_earlier(workdir, config_dict, _EARLIER))
 
 
 def check(config_dict: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_dict, IDENTITY, registry.FREE_OPTIONS)
+    run_folder.check_identity(workdir, config_dict, IDENTITY, _free_keys(config_dict, workdir))
     config = read_section(TextConfig, config_dict)
     offline_run.check(config, config.max_steps)
     _check_method(config)
@@ -224,6 +232,7 @@ def _input_files(config: TextConfig, workdir: Path) -> list[str]:
 
 
 def run(config_dict: ConfigDict, workdir: Path) -> int:
+    free = _free_keys(config_dict, workdir)
     config = read_section(TextConfig, config_dict)
 
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
@@ -242,12 +251,13 @@ def run(config_dict: ConfigDict, workdir: Path) -> int:
         learned = offline_run.numbers_in(task.learned)
         tokens = task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {training.amount}"
+        turns = dialogue_data.turns_in_words(config, source)
+        if turns:
+            about = f"{about}; {turns}"
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)
-    return offline_run.run(
-        config, config_dict.to_dict(), workdir, IDENTITY, inputs, build, registry.FREE_OPTIONS
-    )
+    return offline_run.run(config, config_dict.to_dict(), workdir, IDENTITY, inputs, build, free)
 
 
 def _attach_players(config: TextConfig, training: TextRun) -> None:

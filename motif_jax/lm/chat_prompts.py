@@ -60,10 +60,10 @@ def chosen(chat: str, template: ChatTemplate | None, prompts: Sequence[Prompt]) 
     ]
 
 
-def in_words(chat: str, template: ChatTemplate | None) -> str:
-    """One line: how the prompts are written."""
+def in_words(chat: str, template: ChatTemplate | None, key: str = "chat") -> str:
+    """One line: how the prompts are written, by the value `chat` of the config's `key`."""
     if chat == NEVER:
-        return f"prompts: plain text, as they are (config.chat={NEVER})"
+        return f"prompts: plain text, as they are (config.{key}={NEVER})"
     if template is None:
         return "prompts: plain text, as they are (the model has no chat template)"
-    return f"prompts: turns by the model's own chat template (config.chat={NEVER}: plain text)"
+    return f"prompts: turns by the model's own chat template (config.{key}={NEVER}: plain text)"

@@ -15,7 +15,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from motif_jax.core.errors import UserError, first_line
-from motif_jax.core.files import read_json
+from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json
 
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 # Special tokens that templates write themselves.
@@ -25,14 +25,19 @@ Turn = Mapping[str, str]
 
 
 class ChatTemplate:
-    """A chat template; `source` names it in errors, `special_tokens` are what it may write by name (`bos_token`)."""
+    """A chat template.
+
+    Attributes:
+      text: the template itself.
+      special_tokens: what it may write by name (`bos_token`) -> the token's text.
+    """
 
     def __init__(
         self, text: str, special_tokens: Mapping[str, str] | None = None, source: str = "chat template"
     ) -> None:
         self.text = text
         self._source = source
-        self._special_tokens = dict(special_tokens or {})
+        self.special_tokens = dict(special_tokens or {})
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
@@ -46,6 +51,10 @@ class ChatTemplate:
         """The text of a conversation up to where the assistant's next turn begins."""
         return self._render(turns, add_generation_prompt=True)
 
+    def text_of(self, turns: Sequence[Turn]) -> str:
+        """The text of a conversation, without the beginning of a further turn."""
+        return self._render(turns, add_generation_prompt=False)
+
     def continued(self, turns: Sequence[Turn]) -> str:
         """The text of a conversation whose last turn is the beginning of the assistant's answer, up to that turn's last letter.
 
@@ -53,7 +62,7 @@ class ChatTemplate:
           UserError: the template leaves the beginning out.
         """
         beginning = turns[-1]["content"].strip()
-        text = self._render(turns, add_generation_prompt=False)
+        text = self.text_of(turns)
         # The last one: an earlier turn may hold the same text.
         start = text.rfind(beginning)
         if start < 0:
@@ -61,7 +70,7 @@ class ChatTemplate:
         return text[: start + len(beginning)]
 
     def _render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
-        values = {**self._special_tokens, "add_generation_prompt": add_generation_prompt}
+        values = {**self.special_tokens, "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(messages=[dict(turn) for turn in turns], **values)
         except Exception as error:  # whatever a model's program may raise
@@ -89,6 +98,13 @@ def read(folder: str | Path) -> ChatTemplate | None:
     if not isinstance(template, str):
         return None
     return ChatTemplate(template, special_tokens, f"chat_template in {path}")
+
+
+def write(folder: str | Path, template: ChatTemplate) -> None:
+    """Writes chat_template.jinja, and the tokens that it names into a tokenizer_config.json, such as `read` reads them."""
+    named = {name: text for name, text in template.special_tokens.items() if text}
+    atomic_write_json(Path(folder) / CONFIG_FILE, named)
+    atomic_write_text(Path(folder) / TEMPLATE_FILE, template.text)
 
 
 def _token_text(value: Any) -> str:

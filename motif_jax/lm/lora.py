@@ -5,14 +5,15 @@
         model.prefill(params, ...)
     whole = lora.merged(params, additions, spec)
 
-Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}.
+Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}. Where tokens were added to the
+model, `new_tokens` beside the layers has additions to their rows of the tables (`new_tokens.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import linear
+from motif_jax.lm import linear, new_tokens
 
 Additions = Mapping[str, Mapping[str, Any]]
 
@@ -60,25 +61,35 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
     return additions
 
 
-def added(additions: Additions, spec: Spec) -> AbstractContextManager[None]:
-    """While active, layers of all models use their additions; see `linear.computed_by`."""
+@contextlib.contextmanager
+def added(additions: Additions, spec: Spec) -> Iterator[None]:
+    """While active, layers and tables of all models use their additions; see `linear.computed_by`."""
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any) -> jax.Array:
         y = plain()
         low_rank = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
         return y + (low_rank @ addition["b"].astype(y.dtype)) * spec.scale
 
-    return linear.computed_by(layer, additions)
+    rows, layers = _divided(additions)
+    with new_tokens.added(rows), linear.computed_by(layer, layers):
+        yield
+
+
+def _divided(additions: Additions) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]:
+    """The additions to rows of new tokens, empty where there are none, and those to layers."""
+    layers = {name: addition for name, addition in additions.items() if name != new_tokens.NAME}
+    return additions.get(new_tokens.NAME, {}), layers
 
 
 def merged(params: Any, additions: Additions, spec: Spec) -> Any:
     """Parameters with the additions merged in float32: numpy arrays of the kernels' dtype."""
     kernels = linear.kernels(params)
+    rows, layers = _divided(additions)
     merged_kernels = {}
-    for name, addition in additions.items():
+    for name, addition in layers.items():
         path = tuple(name.split("/"))
         kernel = np.asarray(kernels[path], np.float32)
         a = np.asarray(addition["a"], np.float32)
         b = np.asarray(addition["b"], np.float32)
         merged_kernels[path] = (kernel + spec.scale * (a @ b)).astype(kernels[path].dtype)
-    return linear.replaced(params, merged_kernels)
+    return new_tokens.merged(linear.replaced(params, merged_kernels), rows)

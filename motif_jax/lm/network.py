@@ -255,9 +255,13 @@ class LanguageNetwork(nn.Module):
     def _position_offset(self) -> int:
         return self.config.pad_id + 1 if self.config.architecture == "roberta" else 0
 
+    def table_rows(self, tokens: jax.Array) -> jax.Array:
+        """The rows [..., D] of the embedding's table, which `new_tokens` adds to."""
+        return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
+
     def embed(self, tokens: jax.Array) -> jax.Array:
         """Embeddings [..., D] of tokens int32 [...], without positions."""
-        embeddings = jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
+        embeddings = self.table_rows(tokens)
         if self.config.scaled_embedding:
             # The factor is rounded to the dtype, too, as it was while the model was trained.
             embeddings *= jnp.asarray(self.config.width**0.5, self.dtype)
@@ -298,6 +302,10 @@ class LanguageNetwork(nn.Module):
     def logits(self, states: jax.Array) -> jax.Array:
         if self.config.scaled_head:
             states = states * self.config.width**-0.5
+        return self.token_products(states)
+
+    def token_products(self, states: jax.Array) -> jax.Array:
+        """The products float32 [..., V] of scaled states with every token's output row, which `new_tokens` adds to."""
         if not self.config.tied:
             return self.head(states).astype(jnp.float32)
         table = self.embedding.astype(self.dtype)

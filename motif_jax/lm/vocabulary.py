@@ -12,11 +12,14 @@ from motif_jax.core.errors import UserError
 from motif_jax.lm.config import ModelConfig
 
 
-def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple[ModelConfig, Any]:
+def extend(
+    config: ModelConfig, params: Any, size: int, key: jax.Array, like: int | None = None
+) -> tuple[ModelConfig, Any]:
     """Adds rows for new tokens; old rows and their logits stay as they are.
 
-    A new row is the mean of the old ones plus noise with a tenth of their spread. So an untrained token is neither the most likely nor
-    out of reach (Hewitt 2021, on new word embeddings of pretrained models).
+    A new row is that of the token `like`, or the mean of the old ones, plus noise with a tenth of their spread. At the mean an untrained
+    token is neither the most likely nor out of reach (Hewitt 2021, on new word embeddings of pretrained models), but the mean of a table
+    is a word that no text has: delimiters learn sooner from the row of the end of text.
 
     Arrays that stay are shared. UserError where the model has more than `size` tokens.
     """
@@ -28,10 +31,10 @@ def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple
     if more == 0:
         return config, params
     embedding, head = jax.random.split(key)
-    grown = {**params, "embedding": _more_rows(params["embedding"], more, embedding)}
+    grown = {**params, "embedding": _more_rows(params["embedding"], more, embedding, like)}
     if not config.tied:
         kernel = jnp.asarray(params["head"]["kernel"])
-        grown["head"] = {**params["head"], "kernel": _more_rows(kernel.T, more, head).T}
+        grown["head"] = {**params["head"], "kernel": _more_rows(kernel.T, more, head, like).T}
     return dataclasses.replace(config, vocab_size=size), grown
 
 
@@ -45,8 +48,9 @@ def cut(config: ModelConfig, params: Any, size: int) -> tuple[ModelConfig, Any]:
     return dataclasses.replace(config, vocab_size=size), fewer
 
 
-def _more_rows(table: Any, more: int, key: jax.Array) -> jax.Array:
+def _more_rows(table: Any, more: int, key: jax.Array, like: int | None) -> jax.Array:
     table = jnp.asarray(table)
     wide = table.astype(jnp.float32)
-    fresh = wide.mean(axis=0) + 0.1 * wide.std(axis=0) * jax.random.normal(key, (more, table.shape[1]))
+    centre = wide.mean(axis=0) if like is None else wide[like]
+    fresh = centre + 0.1 * wide.std(axis=0) * jax.random.normal(key, (more, table.shape[1]))
     return jnp.concatenate([table, fresh.astype(table.dtype)])

@@ -87,6 +87,10 @@ def read_config(folder: str | Path) -> AgentConfig:
     step = reward_choice.settled(folder)
     if step is not None:
         config["reward"]["step"] = step
+    earlier = agent_networks.class_of(agent_config(config)).earlier
+    for key in run_folder.absent_keys(config, earlier):
+        section, _, name = key.rpartition(".")
+        config[section][name] = earlier[key]
     return agent_config(config)
 
 

@@ -26,7 +26,7 @@ EPISODES = 240  # a round
 LEARNING_RATE = 8.0
 AVERAGED_ROUNDS = 6  # the last ones
 # Options that change observations alone, which this policy does not read.
-_UNREAD = ("tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "fields", "change")
+_UNREAD = ("tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "prompt_turn", "fields", "change")
 
 
 def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:

@@ -25,6 +25,7 @@ from motif_jax.ilql.agent.text_agent import POLICY
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import folder as folders
+from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.pairs import parquet
@@ -83,14 +84,19 @@ def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
     params, step = agent_policy.restore(config.agent, config.checkpoint, network)
     with replaced_folder(workdir / exported.MODEL) as part:
         source = fetch(trained.network.model, "network.model")
-        write_language_agent(part, network, params, source, f"{trained.environment.name}, step {step:,}")
+        learned = f"{trained.environment.name}, step {step:,}"
+        in_turns = agent.template_of(trained.network, trained.compat, source) is not None
+        write_language_agent(part, network, params, source, learned, in_turns)
     print(f"step {step} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
 
 
 def write_language_agent(
-    folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str
+    folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str, in_turns: bool = False
 ) -> None:
-    """Writes an agent into an empty folder, with the tokenizer of the folder `source`; the card says what it `learned`."""
+    """Writes an agent into an empty folder, with the tokenizer of the folder `source`.
+
+    The card says what it `learned`, and whether its prompts are turns of the model's chat template (`in_turns`).
+    """
     settings = network.model.config
     merged, _ = network.adaptation.merged_params(params, {})
     for name in folders.TOKENIZER_FILES:
@@ -104,17 +110,17 @@ def write_language_agent(
         exported.write_tensors(folder / named[name], {"heads": {name: params["heads"][name]}}, about)
     longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
     generation = {"do_sample": False, "max_new_tokens": longest}
-    exported.write(folder, settings, merged, generation, _language_card(network, learned))
+    exported.write(folder, settings, merged, generation, _language_card(network, learned, in_turns))
 
 
-def _language_card(network: LanguageAgent, learned: str) -> str:
+def _language_card(network: LanguageAgent, learned: str, in_turns: bool) -> str:
     front, use = exported.opening(network.model.config, "PROMPT", "glam")
     actions = ", ".join(network.spec.action_names)
     if agent.ACTIONS in network.heads.configs:
         chosen = "`action_head.safetensors` has a head whose outputs are the logits of the actions, in this order; transformers and vLLM do not read it."
     else:
         form = f"form `{network.form}`{', divided by its number of tokens' if network.by_length else ''}"
-        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely. {_meeting(network)}"
+        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely. {_meeting(network, in_turns)}"
     return f"""{front}
 # A language model that acts: {learned}
 
@@ -125,10 +131,15 @@ motif_jax trained this model by GLAM's method: it reads a prompt and chooses amo
 {use}"""
 
 
-def _meeting(network: LanguageAgent) -> str:
+def _meeting(network: LanguageAgent, in_turns: bool) -> str:
     """How prompt and action meet, in words."""
     if network.model.config.encoder_layers:
         return "The encoder reads the prompt, and the decoder the action."
+    if in_turns:
+        return (
+            "A prompt is the user's turn by the model's chat template (`tokenizer.apply_chat_template` with `add_generation_prompt=True`), the action "
+            "the beginning of the assistant's, without a blank before it; both are tokenised together, with `add_special_tokens=False`."
+        )
     if network.is_joint:
         return "Prompt and action are tokenised together, as one text with one blank between them."
     return "Actions are tokenised by themselves, without the blank before them, behind a prompt that ends with one."
@@ -156,17 +167,22 @@ def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     marks = agent.tokenizer.delimiters
     design = agent.network.design
-    settings = dataclasses.replace(
-        agent.network.model.config, pad_id=marks.pad, start_id=marks.state_start, end_ids=(marks.action_end,)
-    )
+    settings = dataclasses.replace(agent.network.model.config, pad_id=marks.pad, end_ids=(marks.action_end,))
+    template = _own_template(agent)
+    if template is None:
+        settings = dataclasses.replace(settings, start_id=marks.state_start)
     saved: Any = agent.tokenizer
     saved.save(folder)
     exported.split_at_special_tokens(folder / exported.TOKENIZER)
-    texts = _delimiter_texts(agent)
-    exported.write_tokenizer_config(folder, settings, texts)
-    marks_in_text = dict(zip(Delimiters._fields, texts, strict=True))
-    turns = ("state_start", "action_start", "state_end", "action_end")
-    exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
+    if template is None:
+        texts = _delimiter_texts(agent)
+        exported.write_tokenizer_config(folder, settings, texts)
+        marks_in_text = dict(zip(Delimiters._fields, texts, strict=True))
+        turns = ("state_start", "action_start", "state_end", "action_end")
+        exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
+    else:
+        # `save` wrote the template; a beginning-of-text token comes from it alone.
+        exported.write_tokenizer_config(folder, settings, named=template.special_tokens)
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
         others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}
@@ -181,15 +197,38 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     exported.write(folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings))
 
 
+def _own_template(agent: SavedAgent) -> ChatTemplate | None:
+    """The chat template of the model's own turns, where the agent's utterances stand in these."""
+    template: ChatTemplate | None = getattr(agent.tokenizer, "template", None)
+    return template
+
+
 def _delimiter_texts(agent: SavedAgent) -> tuple[str, ...]:
     """The texts of the delimiters: of a chat model one is its own."""
     texts: tuple[str, ...] = getattr(agent.tokenizer, "delimiter_texts", DELIMITER_TEXTS)
     return texts
 
 
-def _text_card(agent: SavedAgent, settings: Any) -> str:
-    front, use = exported.opening(settings, "<s>TEXT</s>", agent.method)
+def _dialogue_form(agent: SavedAgent) -> tuple[str, str]:
+    """A prompt as the agent reads it, and how dialogues are written, for its card."""
+    template = _own_template(agent)
+    if template is not None:
+        prompt = template.prompt([{"role": "user", "content": "TEXT"}])
+        return prompt, (
+            "Utterances are turns of the model's own chat template (`tokenizer.apply_chat_template`): the other side's are the user's, the agent's the "
+            "assistant's. Tokenise what the template writes with `add_special_tokens=False`."
+        )
     end = _delimiter_texts(agent)[Delimiters._fields.index("action_end")]
+    return "<s>TEXT</s>", (
+        "`<s>` begins a dialogue whose first utterance is the other side's, `<a>` one whose first is the agent's. `</s>` ends an utterance of the other\n"
+        f"side, `{end}` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its\n"
+        f"answer, up to `{end}`. Remove delimiters from the texts of users: in this tokenizer they are tokens."
+    )
+
+
+def _text_card(agent: SavedAgent, settings: Any) -> str:
+    prompt, dialogues = _dialogue_form(agent)
+    front, use = exported.opening(settings, prompt, agent.method)
     text = f"""{front}
 # An agent that speaks: {agent.method} on {agent.task_name}
 
@@ -197,9 +236,7 @@ motif_jax trained this agent from recorded dialogues with the method `{agent.met
 
 ## Dialogues
 
-`<s>` begins a dialogue whose first utterance is the other side's, `<a>` one whose first is the agent's. `</s>` ends an utterance of the other
-side, `{end}` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its
-answer, up to `{end}`. Remove delimiters from the texts of users: in this tokenizer they are tokens.
+{dialogues}
 
 {use}"""
     if not agent.network.design.qs:

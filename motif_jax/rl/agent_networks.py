@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -32,11 +33,13 @@ class NetworkKind(abc.ABC):
       named_by: the key of `config.network` that names its files, for errors.
       splits: whether its parameters can be split over devices.
       announces_compilation: whether its first steps take so long that a training prints what it is doing.
+      earlier: dotted keys that are younger than runs which go on or act -> what a run without them did.
     """
 
     named_by: str = ""
     splits: bool = False
     announces_compilation: bool = False
+    earlier: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     @abc.abstractmethod
@@ -51,6 +54,11 @@ class NetworkKind(abc.ABC):
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
         """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
         return {}
+
+    @classmethod
+    def remark(cls, config: AgentConfig) -> str:
+        """One line that a training of it prints at its start; '' for none."""
+        return ""
 
     @classmethod
     def file_digests(cls, config: AgentConfig) -> dict[str, str]:

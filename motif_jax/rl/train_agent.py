@@ -35,8 +35,15 @@ IDENTITY = (
 )
 
 
+def _keep_earlier(config: ConfigDict, workdir: Path) -> tuple[str, ...]:
+    """Gives the keys that a run's config does not have their earlier values; returns their names."""
+    earlier = agent_networks.class_of(agent_config(config)).earlier
+    return run_folder.keep_earlier(workdir, config, earlier)
+
+
 def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config)
+    run_folder.check_identity(workdir, config, IDENTITY, _keep_earlier(config, workdir))
     training = reward_choice.apply(agent_config(config), workdir)
     settings.configure_jax(training)
     agent_networks.class_of(training).check(training)
@@ -46,6 +53,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
+    free = _keep_earlier(config, workdir)
     resolved = settings.resolved(agent_config(config))
     hosts = Hosts()
     if hosts.count > 1:
@@ -54,7 +62,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         settings.check_devices(resolved)
 
     def prepare() -> None:
-        run_folder.prepare(workdir, config, IDENTITY)
+        run_folder.prepare(workdir, config, IDENTITY, free)
 
     with Interruption() as stop, hosts.locked(workdir):
         hosts.on_first(prepare)

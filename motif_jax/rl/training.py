@@ -226,6 +226,9 @@ class StartMessages:
     def read_model(self) -> None:
         if self._announces_compilation:
             self._print(f"reading the language model {self._config.network.model}")
+            remark = agent_networks.class_of(self._config).remark(self._config)
+            if remark:
+                self._print(remark)
 
     def compile(self) -> None:
         self._print("compiling the policy's programs, while the actors start")

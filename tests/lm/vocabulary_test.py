@@ -33,3 +33,21 @@ def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(na
     for rows, sign, key in zip(tables, (1, -1), jax.random.split(KEY), strict=False):
         fresh = table.mean(axis=0) + sign * 0.1 * table.std(axis=0) * jax.random.normal(key, (2, 3))
         np.testing.assert_allclose(rows, np.concatenate([table, fresh]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_new_rows_begin_at_those_of_a_token(name: str) -> None:
+    settings = dataclasses.replace(config.parse(recipes.CONFIGS[name]), vocab_size=4)
+    table = np.arange(12.0).reshape(4, 3)
+    params = {"embedding": table, "head": {"kernel": -table.T}}
+
+    _, extended = vocabulary.extend(settings, params, 6, KEY, like=3)
+
+    tables = [(extended["embedding"], table)]
+    if not settings.tied:
+        tables.append((extended["head"]["kernel"].T, -table))
+    for rows, old in tables:
+        np.testing.assert_array_equal(rows[:4], old)
+        # Noise has a tenth of the table's spread.
+        np.testing.assert_allclose(rows[4:], np.tile(old[3], (2, 1)), atol=0.5 * old.std(axis=0).max())
+        assert (np.asarray(rows[4:]) != old[3]).all()

@@ -51,6 +51,7 @@ class LevelOptions:
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
       joint_actions: whether the actions are tokenised together with each prompt, into the fields `candidates` int32 [actions,
         tokens], padded with -1, and `candidate_starts` int32 [actions] (`prompts.PromptTokens`).
+      prompt_turn: what a chat model's template writes before a prompt and behind it, where the answer begins; () for none.
     """
 
     max_episode_steps: int | None = None
@@ -65,13 +66,16 @@ class LevelOptions:
     distractors: int | None = None
     special_tokens: bool = True
     joint_actions: bool = False
+    prompt_turn: Sequence[str] = ()
 
     def prompt_tokenizer(self) -> PromptTokens | None:
         """Makes tokens of prompts; None without a tokenizer."""
         if not self.tokenizer:
             return None
         actions = self.actions if self.joint_actions else ()
-        return PromptTokens(self.tokenizer, self.prompt_tokens, self.special_tokens, actions)
+        return PromptTokens(
+            self.tokenizer, self.prompt_tokens, self.special_tokens, actions, self.prompt_turn
+        )
 
 
 def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> EnvironmentSpec:

@@ -98,14 +98,24 @@ class PromptTokens:
 
     Args:
       special: with the tokenizer's special tokens (T5's end token); with `actions` only those in front.
+      turn: what a chat model's template writes before a prompt and behind it, special tokens among it; then the tokenizer adds
+        none, and an action begins the answer without a blank.
     """
 
-    def __init__(self, file: str, length: int, special: bool = True, actions: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        file: str,
+        length: int,
+        special: bool = True,
+        actions: Sequence[str] = (),
+        turn: Sequence[str] = (),
+    ) -> None:
         self._backend = _backend(file, os.stat(file).st_mtime_ns)
         self._file = file
         self._length = length
-        self._special = special
-        self._actions = [behind_prompt(action) for action in actions]
+        self._special = special and not turn
+        self._turn = turn
+        self._actions = [behind_prompt(action, bool(turn)) for action in actions]
         self.fields = {TOKENS: ArraySpec((length,), "int32")}
         if actions:
             longest = max(len(self._encode(action, special=False)) for action in self._actions)
@@ -124,9 +134,10 @@ class PromptTokens:
           UserError: the prompt or an action has too many tokens, or two actions have the same.
         """
         if not self._actions:
-            self._fill(prompt, self._encode(prompt, self._special), out[TOKENS])
+            text = in_turn(prompt, self._turn) if self._turn else prompt
+            self._fill(prompt, self._encode(text, self._special), out[TOKENS])
             return
-        prompt = prompt.rstrip(" ")
+        prompt = in_turn(prompt, self._turn)
         texts = [self._encode(prompt + action, self._special, closed=False) for action in self._actions]
         alone = self._encode(prompt, self._special, closed=False)
         joint = joint_tokens.split(prompt, self._actions, alone, texts)
@@ -155,6 +166,13 @@ class PromptTokens:
         return encoding.ids if closed else joint_tokens.tokens_of(encoding, closed=False)
 
 
-def behind_prompt(action: str) -> str:
-    """An action as the text of a prompt goes on: one blank, and the action."""
-    return f" {action.strip(' ')}"
+def in_turn(prompt: str, turn: Sequence[str]) -> str:
+    """A prompt that ends before its last blank, between the two texts of a chat model's turn, or alone where there are none."""
+    before, behind = turn or ("", "")
+    return before + prompt.rstrip(" ") + behind
+
+
+def behind_prompt(action: str, begins_answer: bool = False) -> str:
+    """An action as the text of a prompt goes on: one blank, and the action; in a chat model's answer the action alone."""
+    name = action.strip(" ")
+    return name if begins_answer else f" {name}"

@@ -6,6 +6,7 @@
       heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
       prefix.safetensors         of the decision transformer
       tokenizer.json             of a task whose tokens are in a file
+      chat_template.jinja        of a chat model whose own turns stand round utterances; tokenizer_config.json has tokens that it names
 
 `load` opens such a folder, or the run folder of `train_text` that holds it.
 """
@@ -30,6 +31,7 @@ from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues.items import Delimiters, TextTokenizer, Vocabulary
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.lm import chat_template
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import heads as heads_files
@@ -61,7 +63,11 @@ class SavedAgent:
 def vocabulary_digest(tokenizer: TextTokenizer) -> str:
     """A digest of a tokenizer's tokens and delimiters."""
     texts = [tokenizer.decode([token]) for token in range(tokenizer.size)]
-    return digests.of_bytes(repr((texts, tuple(tokenizer.delimiters))).encode())
+    parts: tuple[Any, ...] = (texts, tuple(tokenizer.delimiters))
+    turns = getattr(tokenizer, "turns", None)
+    if turns is not None:
+        parts += (tuple(turns),)
+    return digests.of_bytes(repr(parts).encode())
 
 
 def vocabulary_of(task: TextTask) -> Vocabulary:
@@ -100,6 +106,9 @@ def write(
         if options.get("tokenizer"):  # a file, copied with the agent
             file = Path(options["tokenizer"])
             shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
+            template = getattr(tokenizer, "template", None)
+            if template is not None:
+                chat_template.write(part, template)
             options["tokenizer"] = TOKENIZER
         about = {
             "version": VERSION,

@@ -20,12 +20,14 @@ from motif_jax.ilql.dialogues.items import Vocabulary
 from motif_jax.ilql.methods.text_estimates import joined
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.lm import config as configs
-from motif_jax.lm import init_model, lora, vocabulary, weights
+from motif_jax.lm import init_model, lora, new_tokens, vocabulary, weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 
+# Values of `network.new_rows`.
+END_OF_TEXT = "end_of_text"
 # In these sizes a checkpoint and the initial runs must agree.
 _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
 
@@ -115,12 +117,12 @@ def _shared_rows(checkpoint: str, folder: Path, settings: ModelConfig, tokens: V
 
     A checkpoint may have more rows than tokens: tables are padded to a round size.
     """
-    if settings.vocab_size <= tokens.size:
-        return settings.vocab_size
     if (folder / TOKENIZER).is_file():
         tokenizer = Tokenizer.read(folder, settings.vocab_size)
         if tuple(tokenizer.pieces(range(tokenizer.size))) == tokens.texts[: tokenizer.size]:
             return tokenizer.size
+    if settings.vocab_size <= tokens.size:
+        return settings.vocab_size
     raise UserError(
         f"config.network.checkpoint={checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
         f"tokens: must be a model with the same {TOKENIZER}, but for the delimiters"
@@ -133,6 +135,7 @@ def start(
     objective: Objective,
     tokens: Vocabulary,
     key: jax.Array,
+    new_rows: str = END_OF_TEXT,
 ) -> Start:
     """The initial parameters of a training.
 
@@ -140,19 +143,24 @@ def start(
       checkpoint: a folder or hub model that every trunk begins as; None: fresh trunks.
       initial: runs that replace the policy or the values.
       tokens: the task's; a checkpoint's embedding grows by those that it lacks.
+      new_rows: where their rows begin, `network.new_rows`: at that of the end of text, or at the mean of the table.
 
     Raises:
       UserError: a file is damaged, or a low-rank pattern matches no layer.
     """
     params = jax.device_get(objective.agent.init(key))
     digests: dict[str, str] = {}
+    added_tokens = 0
     if checkpoint:
         folder = fetch(checkpoint, "network.checkpoint")
         settings = weights.read_config(folder)
         rows = _shared_rows(checkpoint, folder, settings, tokens)
         settings, trunk = vocabulary.cut(settings, weights.load(folder, settings), rows)
-        _, trunk = vocabulary.extend(settings, trunk, tokens.size, jax.random.fold_in(key, 1))
+        end = settings.end_ids[0] if settings.end_ids else rows
+        like = end if new_rows == END_OF_TEXT and end < rows else None
+        _, trunk = vocabulary.extend(settings, trunk, tokens.size, jax.random.fold_in(key, 1), like)
         params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
+        added_tokens = tokens.size - rows
         digests["network"] = weights.digest(folder, below=True)
     for name, run in _folders(initial).items():
         saved = agent_folder.load(run, f"initial.{name}")
@@ -161,7 +169,8 @@ def start(
         else:
             params = _with_values(params, saved)
         digests[f"initial {name}"] = weights.digest(saved.folder, below=True)
-    learned, target, frozen = _divided(params, objective, jax.random.fold_in(key, 2))
+    learned_rows = added_tokens if objective.new_tokens else 0
+    learned, target, frozen = _divided(params, objective, learned_rows, jax.random.fold_in(key, 2))
     return Start(learned, target, frozen, digests)
 
 
@@ -194,9 +203,12 @@ def _with_values(params: dict[str, Any], saved: SavedAgent) -> dict[str, Any]:
 
 
 def _divided(
-    params: dict[str, Any], objective: Objective, key: jax.Array
+    params: dict[str, Any], objective: Objective, learned_rows: int, key: jax.Array
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """An agent's parameters as trained ones, targets and frozen ones, host arrays; with `objective.spec` fresh additions to trunks are trained."""
+    """An agent's parameters as trained ones, targets and frozen ones, host arrays.
+
+    With `objective.spec` fresh additions are trained: to layers of trunks, and to the last `learned_rows` rows of their tables.
+    """
     trunks = params["trunks"]
     trained: list[str] = []
     if objective.learns_policy:
@@ -214,9 +226,11 @@ def _divided(
     else:
         keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
         keys[TARGET] = keys.get(VALUES, key)  # the target starts as a copy
-        additions = jax.device_get(
-            {name: lora.init(keys[name], trunk, objective.spec) for name, trunk in trunks.items()}
-        )
+        additions: dict[str, dict[str, Any]] = {}
+        for name, trunk in trunks.items():
+            additions[name] = jax.device_get(lora.init(keys[name], trunk, objective.spec))
+            if learned_rows:
+                additions[name][new_tokens.NAME] = jax.device_get(new_tokens.init(trunk, learned_rows))
         learned["additions"] = {name: additions[name] for name in trained}
         if TARGET in trunks:
             target["additions"] = {TARGET: additions[TARGET]}

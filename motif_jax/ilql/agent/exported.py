@@ -52,8 +52,18 @@ def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
     tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
 
 
-def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[str, ...] = ()) -> None:
-    """Writes tokenizer_config.json for the tokenizer.json in `folder`; `special` are further special tokens."""
+def write_tokenizer_config(
+    folder: Path,
+    settings: ModelConfig,
+    special: tuple[str, ...] = (),
+    named: Mapping[str, str] | None = None,
+) -> None:
+    """Writes tokenizer_config.json for the tokenizer.json in `folder`.
+
+    Args:
+      special: further special tokens.
+      named: the tokens that a chat template writes by name (`bos_token`), which come before those of `settings`; '' for none.
+    """
     backend = Backend.from_file(str(folder / TOKENIZER))
     values = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -65,6 +75,7 @@ def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[s
         "model_max_length": settings.max_length,
     }
     known = {key: value for key, value in values.items() if value is not None}
+    known |= {name: text for name, text in (named or {}).items() if text}
     atomic_write_json(folder / TOKENIZER_CONFIG, known)
 
 

@@ -1,4 +1,4 @@
-"""Opens a decoder in a Hugging Face folder as an agent: a policy without values; its tokenizer must have the delimiters of dialogues."""
+"""Opens a decoder in a Hugging Face folder as an agent: a policy without values; its tokenizer must have the delimiters of dialogues, or its chat template turns."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY, Design, TextAgentNetwork
+from motif_jax.ilql.tasks import own_turns
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.ilql.tasks.file_tokens import FILE, FileTokenizer, delimiter_texts
+from motif_jax.ilql.tasks.file_tokens import FileTokenizer, delimiter_texts
+from motif_jax.ilql.tasks.own_turns import FILE, NEW
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import weights
@@ -31,13 +33,13 @@ def is_model(folder: str | Path) -> bool:
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with the delimiters fits any task."""
+    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with turns or delimiters fits any task."""
     backend = tokenizer_files.read(Path(folder) / FILE)
     missing = [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]
-    if missing:
+    if missing and turns_of(folder) == NEW:
         raise UserError(
             f"config.{key}={folder}: {FILE} must have the delimiters of dialogues as tokens, and lacks {', '.join(missing)}: "
-            "add them before the model is trained on dialogues"
+            "add them before the model is trained on dialogues, or take a model whose chat template has turns that begin and end with special tokens"
         )
     settings = configs.read(folder)
     configs.require_decoder(settings, "says")
@@ -54,6 +56,14 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         "settings": {},
         "folder": str(folder),
     }
+
+
+def turns_of(folder: str | Path) -> str:
+    """What stands round utterances: delimiters of dialogues where the tokenizer has them all, else the model's own turns if it can."""
+    backend = tokenizer_files.read(Path(folder) / FILE)
+    if all(backend.token_to_id(text) is not None for text in delimiter_texts(backend)):
+        return NEW
+    return own_turns.choose(own_turns.AUTO, str(folder)).turns
 
 
 def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
@@ -76,6 +86,6 @@ def load(
         task_name=name,
         options=options,
         task=task,
-        tokenizer=FileTokenizer(key, str(folder)),
+        tokenizer=FileTokenizer(key, str(folder), turns=turns_of(folder)),
         about=about,
     )

@@ -22,10 +22,10 @@ from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches, ItemLayout, ListBatches, StreamBatches
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
+from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise, utterances
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
-from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.tasks import own_turns, registry
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.lm.held_out import HeldOut
 from motif_jax.lm.text import fetch
@@ -72,7 +72,41 @@ def source_of(config: TextConfig) -> DialogueSource:
             options["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
     options |= _initial_tokenizer(config.initial)
     options = registry.overlaid(config.task, options, user_options)
+    if config.task == RECORDED:
+        if "turns" in user_options:
+            raise UserError("config.options: must be without turns: --config.turns says which")
+        options["turns"] = _turns_of(config, options)
+    elif config.turns == own_turns.OWN:
+        raise UserError(
+            f"config.turns={config.turns}: must be {own_turns.AUTO} or {own_turns.NEW} with config.task={config.task}: only the task {RECORDED} "
+            "has a chat model's own turns"
+        )
     return DialogueSource(config.task, options, path, held_out)
+
+
+def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:
+    """What `config.turns` comes to: the turns of the run that training begins from, or those that the tokenizer has."""
+    for key, run in dataclasses.asdict(config.initial).items():
+        if run:
+            about = agent_folder.describe(run, f"initial.{key}")
+            turns: str = about["options"].get("turns", own_turns.NEW)
+            allowed = f"{own_turns.AUTO}, or {turns} as in config.initial.{key}={run}"
+            checks.require_key(config, "turns", config.turns in (own_turns.AUTO, turns), allowed)
+            return turns
+    return own_turns.choose(config.turns, options.get("tokenizer", "")).turns
+
+
+def turns_in_words(config: TextConfig, source: DialogueSource) -> str:
+    """What stands round the utterances of the task `dialogues`, for the first line of a run; '' for other tasks."""
+    if config.task != RECORDED:
+        return ""
+    if source.options["turns"] == own_turns.OWN:
+        return "turns: the model's own, by its chat template"
+    reason = ""
+    if not any(dataclasses.asdict(config.initial).values()):
+        reason = own_turns.choose(config.turns, source.options.get("tokenizer", "")).reason
+    because = f" ({reason})" if reason else ""
+    return f"turns: between delimiters of dialogues{because}"
 
 
 def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
@@ -211,20 +245,14 @@ def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
 def read_tokenised(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
     """The dialogues of a run's tokenised part, as text; an action's reward includes those of its tokens."""
     dataset = TokensDataset(folder)
-    delimiters = tokenizer.delimiters
     for index in range(dataset.num_items):
         item = token_columns.item_of(dataset, index)
         action_rewards = iter(item.utterance_rewards.tolist())
         texts: list[str] = []
         rewards: list[float | None] = []
-        utterance: list[int] = []
-        for token in item.tokens[1:].tolist():  # behind the delimiter that begins the dialogue
-            if token not in (delimiters.state_end, delimiters.action_end):
-                utterance.append(token)
-                continue
-            texts.append(tokenizer.decode(utterance))
-            rewards.append(next(action_rewards) if token == delimiters.action_end else None)
-            utterance = []
+        for tokens, is_action in utterances(item, tokenizer):
+            texts.append(tokenizer.decode(tokens))
+            rewards.append(next(action_rewards) if is_action else None)
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 

@@ -3,6 +3,9 @@
 A dialogue begins with `<s>` if its first utterance is the environment's, or with `<a>` if it is the agent's. `</s>` and
 `</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts token i + 1: an action's positions range from
 the delimiter before it to its last token, and `</a>` is its last token.
+
+A chat model's own turns have several tokens where these delimiters are one each (`Turns`). A dialogue whose next utterance is the
+agent's then ends with the opening of its turn.
 """
 
 from __future__ import annotations
@@ -27,6 +30,26 @@ class Delimiters(NamedTuple):
     dialogue_end: int
 
 
+class Turns(NamedTuple):
+    """The tokens round utterances.
+
+    Attributes:
+      state_start: before a first utterance of the environment's, with its opening.
+      action_start: before a first utterance of the agent's, with its opening.
+      state_open: before a further one of the environment's.
+      state_close: behind each of them.
+      action_open: before a further one of the agent's.
+      action_close: between `Delimiters.action_end`, which ends each of them, and the next utterance.
+    """
+
+    state_start: tuple[int, ...]
+    action_start: tuple[int, ...]
+    state_open: tuple[int, ...]
+    state_close: tuple[int, ...]
+    action_open: tuple[int, ...]
+    action_close: tuple[int, ...]
+
+
 DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")  # of the fields of `Delimiters`
 
 
@@ -43,6 +66,22 @@ class TextTokenizer(Protocol):
         """The tokens of an utterance, without delimiters."""
 
     def decode(self, tokens: list[int]) -> str: ...
+
+
+def turns_of(tokenizer: TextTokenizer) -> Turns:
+    """The tokenizer's attribute `turns`, where it has turns of several tokens, else one delimiter each."""
+    turns: Turns | None = getattr(tokenizer, "turns", None)
+    if turns is not None:
+        return turns
+    delimiters = tokenizer.delimiters
+    return Turns(
+        state_start=(delimiters.state_start,),
+        action_start=(delimiters.action_start,),
+        state_open=(),
+        state_close=(delimiters.state_end,),
+        action_open=(),
+        action_close=(),
+    )
 
 
 class Vocabulary(NamedTuple):
@@ -85,8 +124,9 @@ def tokenise(
       ValueError, KeyError: the tokenizer has no tokens for a text.
     """
     delimiters = tokenizer.delimiters
+    turns = turns_of(tokenizer)
     state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
-    tokens = [delimiters.state_start if state_first else delimiters.action_start]
+    tokens = list(turns.state_start if state_first else turns.action_start)
     # Of each action that counts: the position before its first token, and that of its last.
     starts: list[int] = []
     ends: list[int] = []
@@ -96,9 +136,11 @@ def tokenise(
     # The agent sampled the last `len(written)` actions; the earlier ones come from the texts.
     first_sampled = 0 if written is None else action_count - len(written)
     action = 0
-    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
+    for number, (text, reward) in enumerate(zip(dialogue.texts, dialogue.rewards, strict=True)):
+        if number:
+            tokens += _between(turns, dialogue.rewards[number - 1], reward)
         if reward is None:
-            tokens += [*tokenizer.encode(text), delimiters.state_end]
+            tokens += [*tokenizer.encode(text), *turns.state_close]
             continue
 
         start = len(tokens) - 1
@@ -115,6 +157,8 @@ def tokenise(
         action += 1
     if dialogue.terminal:
         tokens.append(delimiters.dialogue_end)
+    elif dialogue.rewards and dialogue.rewards[-1] is None:
+        tokens += turns.action_open
 
     array = np.array(tokens, np.int32)
     spans = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
@@ -139,6 +183,50 @@ def tokenise(
         utterance_rewards=np.array(utterance_rewards, np.float64),
         utterance_terminals=terminals(len(spans), dialogue.terminal),
     )
+
+
+def _between(turns: Turns, last_reward: float | None, reward: float | None) -> list[int]:
+    """The tokens between two utterances, whose rewards say whose they are; that which ends the first is there already."""
+    closing = () if last_reward is None else turns.action_close
+    opening = turns.state_open if reward is None else turns.action_open
+    return [*closing, *opening]
+
+
+def to_act(dialogue: Dialogue, tokenizer: TextTokenizer) -> list[int]:
+    """The tokens that follow those of `tokenise` where the agent speaks next though the last utterance is its own."""
+    if dialogue.terminal or not dialogue.rewards or dialogue.rewards[-1] is None:
+        return []
+    return _between(turns_of(tokenizer), dialogue.rewards[-1], 0.0)
+
+
+def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int], bool]]:
+    """The tokens of each utterance without those round it, and whether it is the agent's; all actions of the item count."""
+    turns = turns_of(tokenizer)
+    tokens = item.tokens.tolist()
+    starts = item.utterance_state_indices[:-1].tolist()
+    ends = item.utterance_action_indices.tolist()
+
+    # Where the environment's utterances begin: behind the opening of the first, or behind an action.
+    state_first = tuple(tokens[: len(turns.state_start)]) == turns.state_start
+    first = len(turns.state_start if state_first else turns.action_start)
+    behind_action = len(turns.action_close) + len(turns.state_open)
+    parts: list[tuple[list[int], bool]] = []
+    for start, end in zip(starts, ends, strict=True):
+        parts += [(state, False) for state in _states(tokens[first : start + 1], turns)]
+        parts.append((tokens[start + 1 : end], True))
+        first = end + 1 + behind_action
+    return parts + [(state, False) for state in _states(tokens[first:], turns)]
+
+
+def _states(tokens: list[int], turns: Turns) -> list[list[int]]:
+    """The environment's utterances in tokens that begin with the first one's text."""
+    states: list[list[int]] = []
+    start = 0
+    while turns.state_close[0] in tokens[start:]:
+        end = tokens.index(turns.state_close[0], start)
+        states.append(tokens[start:end])
+        start = end + len(turns.state_close) + len(turns.state_open)
+    return states
 
 
 def terminals(count: int, terminal: bool) -> np.ndarray:

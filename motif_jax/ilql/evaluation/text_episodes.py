@@ -17,7 +17,7 @@ from motif_jax.ilql.agent.decoding import Decoding, TokenFacts
 from motif_jax.ilql.agent.text_programs import Actions
 from motif_jax.ilql.agent.text_session import TextSession
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
+from motif_jax.ilql.dialogues.items import TextTokenizer, to_act, tokenise, turns_of
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
 
@@ -94,6 +94,7 @@ class ActionTokens:
         self._foreign: dict[str, list[int]] = {}
         self.size = tokenizer.size
         self.delimiters = tokenizer.delimiters
+        self.turns = turns_of(tokenizer)
 
     def encode(self, text: str) -> list[int]:
         try:
@@ -158,8 +159,9 @@ class AgentTextActor:
         texts = list(self._session.texts)
         for row, index, observation in zip(rows, indices, observations, strict=True):
             written = self._written[index] if self._as_written else None
-            item = tokenise(observation.to_sequence(), self._tokenizer, self._token_reward, written)
-            texts[row] = item.tokens.tolist()
+            dialogue = observation.to_sequence()
+            item = tokenise(dialogue, self._tokenizer, self._token_reward, written)
+            texts[row] = [*item.tokens.tolist(), *to_act(dialogue, self._tokenizer)]
         self._session.read(texts)
 
         acts = np.zeros(self._batch, bool)

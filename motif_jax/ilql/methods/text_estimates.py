@@ -38,6 +38,7 @@ class Estimator:
     weights: Weights  # of terms; what only terms of weight 0 need is not computed
     detach: tuple[str, ...] = ()  # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
     spec: lora.Spec | None = None  # low-rank additions are trained in place of trunks; None: trunks are
+    new_tokens: bool = True  # beside low-rank additions the rows of tokens that were added are trained, too
     chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
     dropout: bool = False  # whether training uses the model config's dropout
     target_dropout: bool = False  # also for target and policy's weights (`compat.ilql_target_dropout`)

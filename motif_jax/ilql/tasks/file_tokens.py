@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,10 +12,14 @@ from tokenizers import Tokenizer as Backend
 from motif_jax.core import tokenizer_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters, Turns
+from motif_jax.ilql.tasks import own_turns
 from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.ilql.tasks.own_turns import NEW, OWN
+from motif_jax.lm import chat_template
+from motif_jax.lm.chat_template import ChatTemplate
 
-FILE = "tokenizer.json"
+FILE = own_turns.FILE
 TOKENIZER_HELP = "a folder with tokenizer.json, such as GPT-2's; empty: byte pairs of the dialogues"
 
 
@@ -61,25 +64,51 @@ class FileTokenizer:
 
     A text is encoded by characters where it spells a delimiter or a special token, even if its model has that as a piece.
 
-    `words`: see `with_delimiters`. Raises UserError, which names the config's `key`: no such file.
+    Args:
+      words: see `with_delimiters`.
+      turns: 'own': a chat model's own turns stand round utterances, and no token is added; 'new': `with_delimiters`.
+
+    Attributes:
+      template: of the model's own turns; None with new delimiters.
+      turns: see `items.turns_of`; None with new delimiters.
+
+    Raises:
+      UserError: it names the config's `key`: no such file; or the model has no turns of its own.
     """
 
-    def __init__(self, key: str, path: str, words: Sequence[str] = ()) -> None:
-        file = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
+    def __init__(self, key: str, path: str, words: Sequence[str] = (), turns: str = NEW) -> None:
+        file = own_turns.file_of(path)
         if not path or not file.is_file():
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
-        self._backend = with_delimiters(tokenizer_files.read(file), words)
+        if turns not in (OWN, NEW):
+            raise UserError(f"config.{key}: turns={turns}: must be {OWN} or {NEW}")
         self._source = str(file)
-        self.delimiter_texts = delimiter_texts(self._backend)
+        backend = tokenizer_files.read(file)
+        self.template: ChatTemplate | None = None
+        self.turns: Turns | None = None
+        self._strips = False
+        if turns == OWN:
+            model_turns = own_turns.read(file, backend)
+            self._backend = backend
+            self.delimiter_texts = model_turns.texts
+            self.delimiters = model_turns.delimiters
+            self.template = model_turns.template
+            self.turns = model_turns.turns
+            self._strips = model_turns.strips
+        else:
+            self._backend = with_delimiters(backend, words)
+            self.delimiter_texts = delimiter_texts(self._backend)
+            numbers: list[Any] = [self._backend.token_to_id(text) for text in self.delimiter_texts]
+            self.delimiters = Delimiters(*numbers)
         self._of_texts = tokenizer_files.without_pieces(self._backend, self.delimiter_texts)
-        numbers: list[Any] = [self._backend.token_to_id(text) for text in self.delimiter_texts]
-        self.delimiters = Delimiters(*numbers)
 
     @property
     def size(self) -> int:
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str) -> list[int]:
+        if self._strips:
+            text = text.strip()
         with tokenizer_files.working(self._source):
             return self._of_texts.encode(text, add_special_tokens=False).ids
 
@@ -87,8 +116,11 @@ class FileTokenizer:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:
+        """Writes tokenizer.json, and the chat template of the model's own turns with the tokens that it names."""
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / FILE, self._backend.to_str())
+        if self.template is not None:
+            chat_template.write(folder, self.template)
 
 
 class FileTokenTask(TextTask):
@@ -97,7 +129,8 @@ class FileTokenTask(TextTask):
     words: ClassVar[tuple[str, ...]] = ()
 
     def tokenizer(self) -> FileTokenizer:
-        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"], self.words)
+        turns = self.options.get("turns", NEW)
+        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"], self.words, turns)
 
     def learned_tokens(self) -> int:
         return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])

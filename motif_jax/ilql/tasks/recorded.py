@@ -13,6 +13,7 @@ from motif_jax.ilql.dialogues import files
 from motif_jax.ilql.dialogues.dialogue import Dialogues, DialogueStream
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy
 from motif_jax.ilql.tasks.file_tokens import FileTokenTask
+from motif_jax.ilql.tasks.own_turns import NEW
 
 RECORDED = "recorded"
 
@@ -21,7 +22,8 @@ class RecordedDialogues(FileTokenTask):
     """The task `dialogues`.
 
     Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, or '' to learn `vocab_size`
-    tokens; `environment`, the `module:Class` of a `TextEnvironment` without arguments, for play.
+    tokens; `turns`, 'own' where a chat model's own turns stand round utterances, or 'new' for delimiters of dialogues; `environment`,
+    the `module:Class` of a `TextEnvironment` without arguments, for play.
     """
 
     name = "dialogues"
@@ -30,6 +32,8 @@ class RecordedDialogues(FileTokenTask):
         "data": "",
         "tokenizer": "",
         "vocab_size": 2000,
+        # Agents that were written before the option have new delimiters.
+        "turns": NEW,
         "environment": "",
     }
 

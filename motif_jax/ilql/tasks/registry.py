@@ -29,7 +29,7 @@ ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
 # The same options inside the JSON of tasks from outside the package.
 FREE_OPTIONS = ("options.url", "options.server", "options.timeout_seconds")
 # Options that do not change games: addresses, an agent's tokens, and the store of answers.
-_NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "store")
+_NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "turns", "store")
 
 
 def names() -> tuple[str, ...]:

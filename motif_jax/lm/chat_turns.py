@@ -1,0 +1,90 @@
+"""What a chat template writes round each turn, read off conversations of marker texts that it renders."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm.chat_template import ChatTemplate, Turn
+
+# Texts that no template has, in the order of a conversation.
+_FIRST_QUESTION = "motifjaxquestionone"
+_FIRST_ANSWER = "motifjaxanswerone"
+_SECOND_QUESTION = "motifjaxquestiontwo"
+_SECOND_ANSWER = "motifjaxanswertwo"
+
+
+class TurnTexts(NamedTuple):
+    """A conversation is `begin`, then for each turn its opening, its text and its closing.
+
+    Attributes:
+      begin: before the first turn, such as a beginning-of-text token and a system prompt.
+      strips: the template takes blanks off both ends of a text.
+    """
+
+    begin: str
+    user_open: str
+    user_close: str
+    assistant_open: str
+    assistant_close: str
+    strips: bool
+
+
+def derive(template: ChatTemplate) -> TurnTexts:
+    """The texts round turns, which are the same wherever a turn stands.
+
+    Raises:
+      UserError: the template refuses a plain conversation, or writes a turn in more than one way.
+    """
+    question = _turn("user", _FIRST_QUESTION)
+    answer = _turn("assistant", _FIRST_ANSWER)
+    conversation = [question, answer, _turn("user", _SECOND_QUESTION), _turn("assistant", _SECOND_ANSWER)]
+
+    before, text = _cut(template.text_of(conversation), _FIRST_QUESTION)
+    question_to_answer, text = _cut(text, _FIRST_ANSWER)
+    answer_to_question, text = _cut(text, _SECOND_QUESTION)
+    second_to_answer, assistant_close = _cut(text, _SECOND_ANSWER)
+    _require(second_to_answer == question_to_answer, "the second answer begins otherwise than the first")
+
+    prompt = template.prompt([question])
+    _require(
+        prompt == before + _FIRST_QUESTION + question_to_answer,
+        "a prompt ends otherwise than a conversation goes on",
+    )
+    closed_question = template.text_of([question])
+    _require(closed_question.startswith(before + _FIRST_QUESTION), "a lone question begins otherwise")
+    user_close = closed_question.removeprefix(before + _FIRST_QUESTION)
+    _require(question_to_answer.startswith(user_close), "a lone question ends otherwise")
+    _require(answer_to_question.startswith(assistant_close), "the last answer ends otherwise than the first")
+    user_open = answer_to_question.removeprefix(assistant_close)
+    _require(before.endswith(user_open), "the first question begins otherwise than the second")
+
+    return TurnTexts(
+        begin=before.removesuffix(user_open),
+        user_open=user_open,
+        user_close=user_close,
+        assistant_open=question_to_answer.removeprefix(user_close),
+        assistant_close=assistant_close,
+        strips=f" {_FIRST_QUESTION} " not in template.text_of([_turn("user", f" {_FIRST_QUESTION} ")]),
+    )
+
+
+def around_prompt(template: ChatTemplate) -> tuple[str, str]:
+    """What stands before the text of a conversation's only turn, and behind it up to where the answer begins."""
+    return _cut(template.prompt([_turn("user", _FIRST_QUESTION)]), _FIRST_QUESTION)
+
+
+def _turn(role: str, text: str) -> Turn:
+    return {"role": role, "content": text}
+
+
+def _cut(text: str, marker: str) -> tuple[str, str]:
+    """What stands before and behind a marker."""
+    _require(marker in text, "the text of a turn is left out")
+    before, _, behind = text.partition(marker)
+    return before, behind
+
+
+def _require(holds: bool, reason: str) -> None:
+    if not holds:
+        raise UserError(f"its chat template has no one form of a turn: {reason}")

@@ -1,0 +1,141 @@
+"""train_text with low-rank additions learns the delimiters that it adds to a model, and nothing else of the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.core import run_folder
+from motif_jax.core.training.trainer import OfflineTrainer
+from motif_jax.ilql import train_text
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.lm import folder as folders
+from tests import made_up_judge
+from tests.ilql.train_text_test import same_bits
+from tests.reward_fixtures import load_config, run_config, run_stage
+
+pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+
+SMALL = {
+    "task": "dialogues",
+    "max_steps": 4,
+    "evaluate_every": 2,
+    "batch_size": 8,
+    "chunk_steps": 2,
+    "evaluation_batches": 1,
+    "num_devices": 1,
+    "optimizer.learning_rate": 1e-2,
+    "held_out.share": 0.25,
+    "games.episodes": 0,
+    "save_every_seconds": 0.0,
+    "turns": "new",
+    "lora.patterns": "*/attention/query",
+    "lora.rank": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """A config of behaviour cloning on a made-up chat model, whose delimiters are new tokens."""
+    folder = tmp_path_factory.mktemp("inputs")
+    model = made_up_judge.write(folder / "model")
+    turns = [{"role": "user", "content": "You see a key"}, {"role": "assistant", "content": "You kill it"}]
+    line = json.dumps({"messages": turns, "reward": 1.0})
+    path = folder / "dialogues.jsonl"
+    path.write_text("".join(f"{line}\n" for _ in range(32)))
+    return {**SMALL, "network.checkpoint": str(model), "data": str(path)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]) -> Path:
+    return run_config(load_config("train_text", "bc", dict(values)), tmp_path_factory.mktemp("run"))
+
+
+def tables_of(params: Any) -> list[np.ndarray]:
+    return [np.asarray(params["embedding"]), np.asarray(params["head"]["kernel"]).T]
+
+
+def test_rows_of_new_tokens_learn_and_old_rows_stay(
+    values: Mapping[str, Any], run: Path, tmp_path: Path
+) -> None:
+    base = tables_of(folders.read(values["network.checkpoint"]).params)
+    still = {**values, "lora.new_tokens": False}
+    frozen_run = run_config(load_config("train_text", "bc", still), tmp_path / "frozen")
+
+    trunk = agent_folder.load(run).params["trunks"]["policy"]
+    frozen = agent_folder.load(frozen_run).params["trunks"]["policy"]
+
+    for learned, begun, old in zip(tables_of(trunk), tables_of(frozen), base, strict=True):
+        count = len(old)
+        np.testing.assert_array_equal(learned[:count], old)
+        np.testing.assert_array_equal(begun[:count], old)
+    # Every delimiter but padding, which no dialogue reads, is said or read.
+    moved = np.abs(tables_of(trunk)[1] - tables_of(frozen)[1]).max(axis=1)
+    assert (moved[len(base[1]) :] > 1e-3).all()
+
+
+def test_a_killed_run_ends_with_the_same_rows(
+    values: Mapping[str, Any], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_config("train_text", "bc", dict(values))
+    train_chunk = OfflineTrainer.train_chunk
+    chunks: list[int] = []
+
+    def killed(self: OfflineTrainer, *arguments: Any) -> Any:
+        chunks.append(1)
+        if len(chunks) == 2:
+            raise KeyboardInterrupt
+        return train_chunk(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OfflineTrainer, "train_chunk", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_config(config, tmp_path / "killed")
+    run_config(config, tmp_path / "killed")
+
+    assert same_bits(run, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("new_rows", ["end_of_text", "mean"])
+def test_new_rows_begin_where_the_config_says(
+    values: Mapping[str, Any], tmp_path: Path, new_rows: str
+) -> None:
+    folder = values["network.checkpoint"]
+    still = {**values, "lora.new_tokens": False, "max_steps": 2, "network.new_rows": new_rows}
+    run = run_config(load_config("train_text", "bc", still), tmp_path)
+
+    trunk = agent_folder.load(run).params["trunks"]["policy"]
+
+    end = folders.read(folder).config.end_ids[0]
+    for rows, table in zip(tables_of(trunk), tables_of(folders.read(folder).params), strict=True):
+        begin = table[end] if new_rows == "end_of_text" else table.mean(axis=0)
+        # Noise of a tenth of the spread seldom reaches half of it.
+        np.testing.assert_allclose(rows[len(table) :], np.tile(begin, (5, 1)), atol=0.5 * table.std())
+
+
+def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> None:
+    model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
+
+    trunk = agent_folder.load(run).params["trunks"]["policy"]
+    for exported, learned in zip(tables_of(folders.read(model).params), tables_of(trunk), strict=True):
+        np.testing.assert_array_equal(exported, learned)
+
+
+def test_a_run_from_before_the_keys_goes_on_as_it_began(values: Mapping[str, Any], tmp_path: Path) -> None:
+    config = load_config("train_text", "bc", {**values, "turns": "auto"})
+    earlier = run_folder.as_plain(config)
+    del earlier["lora"]["new_tokens"]
+    del earlier["network"]["new_rows"]
+    del earlier["turns"]
+    (tmp_path / run_folder.CONFIG).write_text(json.dumps(earlier))
+
+    train_text.check(config, tmp_path)
+
+    assert config.lora.new_tokens is False
+    assert config.network.new_rows == "mean"
+    assert config.turns == "new"

@@ -1,0 +1,145 @@
+"""train_text on a chat model: utterances are the model's own turns in training, in play and in what is exported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motif_jax import lm, text_agents
+from motif_jax.core.errors import UserError
+from motif_jax.ilql import train_text
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.items import tokenise
+from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.lm import chat_template
+from tests import made_up_judge
+from tests.reward_fixtures import load_config, run_config, run_stage
+
+pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+
+SMALL = {
+    "task": "dialogues",
+    "max_steps": 2,
+    "evaluate_every": 2,
+    "batch_size": 8,
+    "chunk_steps": 2,
+    "evaluation_batches": 1,
+    "num_devices": 1,
+    "held_out.share": 0.25,
+    "games.episodes": 0,
+}
+QUESTION = {"role": "user", "content": "You see a key"}
+ANSWER = {"role": "assistant", "content": "You kill it"}
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    folder = tmp_path_factory.mktemp("inputs")
+    model = made_up_judge.write(folder / "model")
+    line = json.dumps({"messages": [QUESTION, ANSWER], "reward": 1.0})
+    path = folder / "dialogues.jsonl"
+    path.write_text("".join(f"{line}\n" for _ in range(32)))
+    return {**SMALL, "network.checkpoint": str(model), "data": str(path)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]) -> Path:
+    return run_config(load_config("train_text", "bc", dict(values)), tmp_path_factory.mktemp("run"))
+
+
+def test_an_agent_of_a_chat_model_has_its_turns_and_tokens(run: Path) -> None:
+    agent = agent_folder.load(run)
+
+    assert agent.options["turns"] == "own"
+    assert agent.network.model.config.vocab_size == made_up_judge.tokenizer().get_vocab_size()
+    spoken = Dialogue((QUESTION["content"],), (None,), False)
+    tokens = tokenise(spoken, agent.tokenizer, constant(0.0)).tokens.tolist()
+    assert agent.tokenizer.decode(tokens) == (
+        "<|im_start|>user\nYou see a key<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_the_first_line_of_a_run_says_which_turns(
+    values: Mapping[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_config(load_config("train_text", "bc", dict(values)), tmp_path)
+
+    assert "; turns: the model's own, by its chat template" in capfd.readouterr().out
+
+
+def test_an_agent_of_a_chat_model_speaks_and_ranks(run: Path) -> None:
+    agent = text_agents.load(run)
+
+    assert isinstance(agent.say([QUESTION], seed=1), str)
+    assert isinstance(agent.say([QUESTION, ANSWER], seed=1), str)
+    assert isinstance(agent.say([], seed=1), str)
+
+
+def test_held_out_dialogues_are_read_back_as_texts(run: Path, tmp_path: Path) -> None:
+    run_config(load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1}), tmp_path)
+
+    dialogues = parquet.read(tmp_path / "dialogues.parquet")
+    assert {dialogue.texts for dialogue in dialogues} == {(QUESTION["content"], ANSWER["content"])}
+
+
+def test_a_run_keeps_the_turns_of_the_run_it_begins_from(
+    values: Mapping[str, Any], run: Path, tmp_path: Path
+) -> None:
+    begun = {**values, "network.checkpoint": None, "initial.policy": str(run)}
+    train_text.check(load_config("train_text", "bc", begun), tmp_path)
+
+    other = load_config("train_text", "bc", {**begun, "turns": "new"})
+    with pytest.raises(
+        UserError, match=r"config\.turns='new': must be auto, or own as in config\.initial\.policy"
+    ):
+        train_text.check(other, tmp_path)
+
+
+def test_other_tasks_have_no_turns_of_a_model(tmp_path: Path) -> None:
+    config = load_config("train_text", "wordle_bc", {"turns": "own"})
+
+    with pytest.raises(UserError, match=r"config\.turns=own: must be auto or new with config\.task=wordle"):
+        train_text.check(config, tmp_path)
+
+
+def test_the_option_of_turns_is_refused_beside_the_key(values: Mapping[str, Any], tmp_path: Path) -> None:
+    config = load_config("train_text", "bc", {**values, "options": '{"turns": "new"}'})
+
+    with pytest.raises(UserError, match=r"config\.options: must be without turns"):
+        train_text.check(config, tmp_path)
+
+
+def test_an_export_has_the_template_and_reads_it_as_training_did(run: Path, tmp_path: Path) -> None:
+    model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
+
+    template = chat_template.read(model)
+    assert template is not None
+    assert template.text == made_up_judge.CHATML
+    rendered = template.prompt([QUESTION])
+    opened = lm.load(model)
+    agent = agent_folder.load(run)
+    spoken = Dialogue((QUESTION["content"],), (None,), False)
+    tokens = tokenise(spoken, agent.tokenizer, constant(0.0)).tokens.tolist()
+    assert opened.tokenizer.encode([rendered]) == [tokens]
+    assert opened.model.config.end_ids == (agent.tokenizer.delimiters.action_end,)
+
+
+def test_an_export_plays_as_an_agent_with_its_turns(run: Path, tmp_path: Path) -> None:
+    model = run_stage("export_text_agent", tmp_path / "export", "", agent=str(run)) / "model"
+    values = {
+        "agent": str(model),
+        "task": "tests.toy_text:Task",
+        "decode.max_tokens": 3,
+        "episodes": 2,
+        "lanes": 2,
+    }
+
+    run_config(load_config("evaluate_text", "wordle", values), tmp_path / "played")
+
+    assert (tmp_path / "played" / "evaluation.json").is_file()
