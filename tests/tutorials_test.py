@@ -120,6 +120,19 @@ def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
     assert {"success", "intrinsic_return", "captions_cut"} <= set(evaluation["measures"])
 
 
+def test_crafter_from_games_to_a_report(tmp_path: Path, repository: Path) -> None:
+    pytest.importorskip(
+        "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
+    )
+
+    run_page(repository / "docs/tutorials/crafter.md", tmp_path, repository, **environment())
+
+    runs = tmp_path / "runs/crafter"
+    assert (runs / "likes/explain.html").is_file()
+    assert "achievements" in (runs / "report/report.md").read_text()
+    assert "collect_wood" in read_evaluation(runs / "games")["measures"]
+
+
 def test_a_real_model_judges_on_a_laptop(tmp_path: Path, repository: Path) -> None:
     pytest.importorskip("gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'")
     if not real_model.FILE.is_file():
