@@ -21,6 +21,7 @@ Variants:
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
   minigrid    DoorKey-8x8 with captions of events, a reward learned from them and the task's: learned within 250,000 steps.
   crafter     Crafter by its symbols, with a reward learned from captions and the task's: 250,000 steps.
+  gym         an environment of gymnasium that nobody has tuned, with its own rewards of any size: docs/environments.md.
   symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
               Everything but the network is as in configs/train_language_agent.py. 400,000 steps.
   symbolic_faithful  the same with the quirks of the released code.
@@ -140,6 +141,35 @@ VARIANTS = {
         "actors": {"envs_per_worker": 32, "warmup_steps": 6},
         "save_every_steps": 100_000,
         "stats_episodes": 500,
+        "log_every_seconds": 2.0,
+    },
+    # An update waits for the batch of its own policy: four passes over batches three updates old take CartPole up and down.
+    "gym": {
+        "environment.name": "gym:CartPole-v1",
+        "network": {"hidden_size": 128, "flat_sizes": (128,)},
+        "train_for_env_steps": 500_000,
+        "batch_size": 1024,
+        "rollout": 32,
+        "on_policy": True,
+        "algorithm": {
+            "value_normalisation": "running",
+            "value_statistics_rate": 1e-2,
+            "epochs": 4,
+            "minibatches": 4,
+        },
+        "algorithm.advantage": "gae",
+        "algorithm.exploration_coefficient": 0.01,
+        "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
+        # Of any size: targets are divided by the spread of returns.
+        "reward": {
+            "intrinsic_coefficient": 0.0,
+            "extrinsic_coefficient": 1.0,
+            "extrinsic_scale": 1.0,
+            "extrinsic_clip": 1e6,
+        },
+        "actors.envs_per_worker": 32,
+        "save_every_steps": 100_000,
+        "stats_episodes": 100,
         "log_every_seconds": 2.0,
     },
     "minigrid": {
