@@ -86,6 +86,7 @@ REFUSED = {
     "import_ilql.py": """file=AT/none | file=AT/list.txt method=nothing""",
     "import_reward.py": """file=AT/none""",
     "import_torch.py": """file=AT/none | file=AT/list.txt quantiles=AT/none""",
+    "join_datasets.py": """dataset_dirs=AT | dataset_dirs=AT,AT | dataset_dirs=AT,AT/none""",
     "merge_annotations.py": """dataset_dir=AT names=test,nobody name=e | dataset_dir=AT names=test name=e |
         dataset_dir=AT names=test,other name=test""",
     "oni.py": f"""annotator.goal=fame | annotator.store_dir=AT/list.txt | annotator.kind=vllm | {LEARNED}

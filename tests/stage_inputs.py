@@ -68,6 +68,13 @@ class Inputs:
         return folder
 
     @functools.cached_property
+    def other_dataset(self) -> Path:
+        """Pairs of other games, with one label file."""
+        folder = self.folder / "other_dataset"
+        make_dataset(folder, pairs=40, seed=1)
+        return folder
+
+    @functools.cached_property
     def pairs_table(self) -> Path:
         from motif_jax.motif.pairs import parquet
 
@@ -189,6 +196,7 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
     **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
+    "join_datasets": lambda at: {"dataset_dirs": f"{at.dataset},{at.other_dataset}"},
     "check_reward": lambda at: {"reward.dir": at.oni},
     "clone_behaviour": lambda at: {
         "trajectories": at.trajectories, "network.model": at.model, "network.prompt_tokens": ROOM,

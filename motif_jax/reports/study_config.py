@@ -53,8 +53,8 @@ STUDY = {
     "sweep": {
         "over": Key(
             "",
-            "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; discount=0.9..0.999; "
-            "algorithm.entropy_coefficient=log 1e-4..1e-2'; ranges need draws",
+            "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; algorithm.gamma=0.9..0.999; "
+            "algorithm.exploration_coefficient=log 1e-4..1e-2'; ranges need draws",
         ),
         "draws": positive(None, "number of combinations that are drawn at random; None: all of them", int),
         "seed": Key(0, "seed of the draws"),

@@ -1,6 +1,6 @@
 """The combinations of values that a study trains with: all of a grid, or some that are drawn at random.
 
-    optimizer.learning_rate=1e-4,1e-3; algorithm.entropy_coefficient=log 1e-4..1e-2; algorithm.rollout=16..64
+    optimizer.learning_rate=1e-4,1e-3; algorithm.exploration_coefficient=log 1e-4..1e-2; rollout=16..64
 
 A key has a list of values, or a range: `low..high` is uniform (of whole numbers where both ends are), `log low..high` is
 uniform in the logarithm.

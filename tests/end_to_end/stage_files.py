@@ -96,6 +96,10 @@ FILES = {
     "import_torch_reward": """
         run/checkpoints run/import.json run/mapping.json run/model.safetensors
     """.split(),
+    "join_datasets": """
+        run/data/blstats.npy run/data/message.npy run/data/rewards.npy run/dataset.json run/info/dataset.npy
+        run/info/score.npy run/preference/test.npy
+    """.split(),
     "merge_annotations": """
         dataset/annotations/together/ensemble.json dataset/annotations/together/probabilities.npy
         dataset/annotations/together/summary.json dataset/data/blstats.npy dataset/data/glyphs.npy

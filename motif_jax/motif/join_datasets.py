@@ -1,0 +1,149 @@
+"""Joins several datasets of pairs to one, with their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation import shards
+from motif_jax.motif.pairs import layout, targets, writer
+from motif_jax.motif.pairs.dataset import PairsDataset
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError where the datasets do not fit each other, or one lacks a label file of `config.names`."""
+    run_folder.check_identity(workdir, config)
+    folders = checks.listed(config.dataset_dirs)
+    checks.require_key(config, "dataset_dirs", len(folders) > 1, "at least two folders, with commas between")
+    distinct = {Path(folder).resolve() for folder in folders}
+    checks.require_key(config, "dataset_dirs", len(distinct) == len(folders), "different folders")
+    datasets = [PairsDataset.open(folder) for folder in folders]
+    _shared_arrays(datasets)
+    for name in _names(config, datasets):
+        shards.check_name(name)
+        for dataset in datasets:
+            dataset.preference(name)
+            if targets.probabilities_path(dataset, name).exists():
+                targets.read_probabilities(dataset, name)
+    if not _is_complete(workdir):
+        writer.check_folder(workdir)
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Writes the joined dataset into `workdir`, the pairs of the first dataset first."""
+    with run_folder.opened(workdir, config):
+        if _is_complete(workdir):
+            print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
+            return
+        datasets = [PairsDataset.open(folder) for folder in checks.listed(config.dataset_dirs)]
+        arrays = _shared_arrays(datasets)
+        names = _names(config, datasets)
+        num_pairs = sum(dataset.num_pairs for dataset in datasets)
+        with writer.PairsWriter(workdir, num_pairs) as joined:
+            for name in arrays:
+                parts = [dataset.array(name) for dataset in datasets]
+                dtype = np.result_type(*parts)
+                _fill(joined.create(name, parts[0].shape[2:], dtype), parts)
+            _number_datasets(joined.create("info/dataset", (), np.int64), datasets)
+            for name in names:
+                _add_labels(joined, datasets, name)
+            joined.commit({"origin": "motif_jax join_datasets", "sources": _sources(datasets)})
+        _say_what_was_left_out(datasets, arrays, names)
+        print(
+            f"{workdir}: {num_pairs:,} pairs of {len(datasets)} datasets; labels: {', '.join(names) or 'none'}"
+        )
+
+
+def _is_complete(workdir: Path) -> bool:
+    return (workdir / layout.META).exists()
+
+
+def _array_names(dataset: PairsDataset) -> list[str]:
+    return [*(f"data/{name}" for name in dataset.data), *(f"info/{name}" for name in dataset.info)]
+
+
+def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
+    """The arrays that all datasets have. Raises UserError: steps of an array, or sub-sequences, are of different shapes."""
+    first = datasets[0]
+    for dataset in datasets[1:]:
+        if dataset.length != first.length:
+            raise UserError(
+                f"config.dataset_dirs: {first.folder} has sub-sequences of {first.length} steps, {dataset.folder} of {dataset.length}"
+            )
+    shared = [
+        name for name in _array_names(first) if all(name in _array_names(other) for other in datasets[1:])
+    ]
+    for name in shared:
+        for dataset in datasets[1:]:
+            expected = first.array(name).shape[2:]
+            shape = dataset.array(name).shape[2:]
+            if shape != expected:
+                raise UserError(
+                    f"config.dataset_dirs: {name} has the shape {list(expected)} in {first.folder}, {list(shape)} in {dataset.folder}"
+                )
+    return [name for name in shared if name != "info/dataset"]
+
+
+def _names(config: ConfigDict, datasets: Sequence[PairsDataset]) -> list[str]:
+    """The label files to join: those of `config.names`, else all that every dataset has."""
+    shared = [
+        name
+        for name in datasets[0].preference_names()
+        if all(name in dataset.preference_names() for dataset in datasets[1:])
+    ]
+    names = checks.listed(config.names)
+    for name in names:
+        allowed = f"label files of all datasets: {', '.join(shared) or 'none'}"
+        checks.require_key(config, "names", name in shared, allowed)
+    return names or shared
+
+
+def _fill(joined: np.ndarray, parts: Sequence[np.ndarray]) -> None:
+    start = 0
+    for part in parts:
+        joined[start : start + len(part)] = part
+        start += len(part)
+
+
+def _number_datasets(joined: np.ndarray, datasets: Sequence[PairsDataset]) -> None:
+    """Says of each pair from which dataset it is, counted from 0."""
+    start = 0
+    for number, dataset in enumerate(datasets):
+        joined[start : start + dataset.num_pairs] = number
+        start += dataset.num_pairs
+
+
+def _add_labels(joined: writer.PairsWriter, datasets: Sequence[PairsDataset], name: str) -> None:
+    """Joins the labels of an annotation, and its probabilities where all datasets have them."""
+    joined.add(f"preference/{name}", np.concatenate([dataset.preference(name) for dataset in datasets]))
+    if all(targets.probabilities_path(dataset, name).exists() for dataset in datasets):
+        probabilities = [targets.read_probabilities(dataset, name) for dataset in datasets]
+        joined.add(f"annotations/{name}/probabilities", np.concatenate(probabilities))
+
+
+def _sources(datasets: Sequence[PairsDataset]) -> list[dict[str, object]]:
+    """Folder, content and size of each dataset, for dataset.json."""
+    return [
+        {
+            "folder": str(dataset.folder),
+            "content_hash": dataset.content_hash(),
+            "num_pairs": dataset.num_pairs,
+        }
+        for dataset in datasets
+    ]
+
+
+def _say_what_was_left_out(
+    datasets: Sequence[PairsDataset], arrays: Sequence[str], names: Sequence[str]
+) -> None:
+    for dataset in datasets:
+        arrays_left_out = [name for name in _array_names(dataset) if name not in arrays]
+        names_left_out = [name for name in dataset.preference_names() if name not in names]
+        if arrays_left_out or names_left_out:
+            print(f"left out of {dataset.folder}: {', '.join([*arrays_left_out, *names_left_out])}")

@@ -1,0 +1,121 @@
+"""Several datasets of pairs as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.core.errors import UserError
+from motif_jax.motif import join_datasets
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.targets import read_probabilities
+from tests.reward_fixtures import load_config, make_dataset, write_labels
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Two datasets of 30 and 20 pairs with the labels `test`, the first also with glyphs and `lexicon`."""
+    first = tmp_path / "first"
+    second = tmp_path / "second"
+    make_dataset(first, pairs=30, seed=0, glyphs=True)
+    make_dataset(second, pairs=20, seed=1)
+    write_labels(first, "lexicon", np.zeros(30, np.int8))
+    return [first, second]
+
+
+def config_of(folders: list[Path], names: str = "") -> ConfigDict:
+    values = {"dataset_dirs": ",".join(map(str, folders)), "names": names}
+    return load_config("join_datasets", "", values)
+
+
+def join(folders: list[Path], workdir: Path, names: str = "") -> PairsDataset:
+    config = config_of(folders, names)
+    join_datasets.check(config, workdir)
+    join_datasets.run(config, workdir)
+    return PairsDataset.open(workdir)
+
+
+def test_pairs_follow_each_other_with_their_labels(folders: list[Path], tmp_path: Path) -> None:
+    joined = join(folders, tmp_path / "joined")
+
+    first, second = map(PairsDataset.open, folders)
+    for name in ("message", "blstats", "rewards"):
+        np.testing.assert_array_equal(
+            joined.data[name], np.concatenate([first.data[name], second.data[name]])
+        )
+    scores = np.concatenate([first.info["score"], second.info["score"]])
+    np.testing.assert_array_equal(joined.info["score"], scores)
+    labels = np.concatenate([first.preference("test"), second.preference("test")])
+    np.testing.assert_array_equal(joined.preference("test"), labels)
+    np.testing.assert_array_equal(joined.info["dataset"], np.repeat([[0, 0], [1, 1]], [30, 20], axis=0))
+
+
+def test_what_one_dataset_lacks_is_left_out_and_named(
+    folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    joined = join(folders, tmp_path / "joined")
+
+    assert joined.preference_names() == ("test",)
+    assert "glyphs" not in joined.data
+    assert f"left out of {folders[0]}: data/glyphs, lexicon" in capsys.readouterr().out
+
+
+def test_probabilities_are_joined_where_all_datasets_have_them(folders: list[Path], tmp_path: Path) -> None:
+    for folder, count in zip(folders, (30, 20), strict=True):
+        probabilities = np.tile([0.7, 0.2, 0.1], (count, 1))
+        write_labels(folder, "soft", np.zeros(count, np.int8), probabilities)
+
+    joined = join(folders, tmp_path / "joined", names="soft")
+
+    np.testing.assert_allclose(
+        read_probabilities(joined, "soft"), np.tile([0.7, 0.2, 0.1], (50, 1)), rtol=1e-6
+    )
+
+
+def test_the_digests_of_the_joined_arrays_are_those_of_its_files(folders: list[Path], tmp_path: Path) -> None:
+    joined = join(folders, tmp_path / "joined")
+
+    assert joined.content_hash() == joined.meta["content_hash"]
+    assert [source["num_pairs"] for source in joined.meta["sources"]] == [30, 20]
+
+
+def test_a_joined_dataset_is_complete_for_the_same_command(
+    folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    join(folders, tmp_path / "joined")
+
+    join(folders, tmp_path / "joined")
+
+    assert "is complete: 50 pairs" in capsys.readouterr().out
+
+
+def test_joined_datasets_are_joined_again(folders: list[Path], tmp_path: Path) -> None:
+    joined = join(folders, tmp_path / "joined")
+    more = join([tmp_path / "joined", folders[1]], tmp_path / "more")
+
+    assert more.num_pairs == joined.num_pairs + 20
+    np.testing.assert_array_equal(np.unique(more.info["dataset"]), [0, 1])
+
+
+def test_sub_sequences_of_different_lengths_are_refused(folders: list[Path], tmp_path: Path) -> None:
+    make_dataset(tmp_path / "long", pairs=10, length=2)
+
+    with pytest.raises(UserError, match=r"sub-sequences of 1 steps, .*long of 2"):
+        join_datasets.check(config_of([folders[0], tmp_path / "long"]), tmp_path / "joined")
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "message"),
+    [
+        ("", 1, r"^config\.dataset_dirs=.*: must be at least two folders"),
+        ("lexicon", 2, r"^config\.names='lexicon': must be label files of all datasets: test"),
+    ],
+)
+def test_a_join_that_cannot_work_is_refused(
+    folders: list[Path], tmp_path: Path, names: str, count: int, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        join_datasets.check(config_of(folders[:count], names), tmp_path / "joined")
