@@ -29,6 +29,12 @@ rows = padded(model.tokenizer.encode(prompts))
 candidates = padded(candidate_rows(model.tokenizer, ACTIONS))
 apart = np.exp(scoring.score(model.model, model.params, *rows, *candidates).total)
 
-for name, probabilities in (("together", together), ("apart", apart)):
+masses = {"together": together, "apart": apart}
+if model.template is not None:
+    # With network.chat=auto: the prompt is the user's turn, and the action begins the answer.
+    turns = [[{"role": "user", "content": prompt}] for prompt in before]
+    masses["in turns"] = np.exp(model.score(turns, list(ACTIONS)))
+
+for name, probabilities in masses.items():
     mass = probabilities.sum(axis=1)
     print(f"{name}: mean {mass.mean():.4f}, least {mass.min():.4f}, greatest {mass.max():.4f}")

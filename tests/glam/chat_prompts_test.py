@@ -56,7 +56,9 @@ def chatml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(model: Path, **values: Any) -> AgentConfig:
-    values = {"network.model": str(model), "network.prompt_tokens": PROMPT_TOKENS, **values}
+    """The config of an agent whose prompts are turns where that can be."""
+    sizes = {"network.model": str(model), "network.prompt_tokens": PROMPT_TOKENS}
+    values = {**sizes, "network.chat": "auto", **values}
     return agent_config(load_config("train_language_agent", "smoke", values))
 
 
@@ -131,6 +133,7 @@ def test_cloning_reads_the_tokens_that_acting_does(chatml: Path, tmp_path: Path)
     values = {
         "network.model": str(chatml),
         "network.prompt_tokens": PROMPT_TOKENS,
+        "network.chat": "auto",
         "trajectories": str(tmp_path),
     }
     config = read_section(CloningConfig, load_config("clone_behaviour", "", values))
@@ -148,8 +151,9 @@ def test_cloning_reads_the_tokens_that_acting_does(chatml: Path, tmp_path: Path)
             assert tokens_in(candidate) == tokens_in(shown)
 
 
-def test_plain_text_is_what_never_asks_for(chatml: Path) -> None:
-    agent = trained(chatml, **{"network.chat": "never"})
+def test_prompts_are_plain_text_by_default(chatml: Path) -> None:
+    values = {"network.model": str(chatml), "network.prompt_tokens": PROMPT_TOKENS}
+    agent = agent_config(load_config("train_language_agent", "smoke", values))
 
     assert "prompt_turn" not in options_of(agent)
     remark = agent_networks.class_of(agent).remark(agent)
@@ -174,7 +178,7 @@ def test_published_prompts_and_heads_read_plain_text(chatml: Path, values: dict[
     with pytest.raises(
         UserError, match=r"config\.network\.chat='always': must be auto or never where prompt"
     ):
-        options_of(trained(chatml, **values, **{"network.chat": "always"}))
+        options_of(trained(chatml, **{**values, "network.chat": "always"}))
 
 
 def test_an_encoder_and_decoder_reads_plain_text(tmp_path: Path) -> None:
