@@ -15,7 +15,7 @@ from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.ilql import train_text
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.lm import folder as folders
-from tests import made_up_judge
+from tests.ilql import chat_dialogues
 from tests.ilql.train_text_test import same_bits
 from tests.reward_fixtures import load_config, run_config, run_stage
 
@@ -42,13 +42,7 @@ SMALL = {
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """A config of behaviour cloning on a made-up chat model, whose delimiters are new tokens."""
-    folder = tmp_path_factory.mktemp("inputs")
-    model = made_up_judge.write(folder / "model")
-    turns = [{"role": "user", "content": "You see a key"}, {"role": "assistant", "content": "You kill it"}]
-    line = json.dumps({"messages": turns, "reward": 1.0})
-    path = folder / "dialogues.jsonl"
-    path.write_text("".join(f"{line}\n" for _ in range(32)))
-    return {**SMALL, "network.checkpoint": str(model), "data": str(path)}
+    return {**SMALL, **chat_dialogues.write(tmp_path_factory.mktemp("inputs"))}
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from motif_jax.ilql.dialogues.items import tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.lm import chat_template
 from tests import made_up_judge
+from tests.ilql import chat_dialogues
+from tests.ilql.chat_dialogues import ANSWER, QUESTION
 from tests.reward_fixtures import load_config, run_config, run_stage
 
 pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
@@ -34,18 +35,11 @@ SMALL = {
     "held_out.share": 0.25,
     "games.episodes": 0,
 }
-QUESTION = {"role": "user", "content": "You see a key"}
-ANSWER = {"role": "assistant", "content": "You kill it"}
 
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    folder = tmp_path_factory.mktemp("inputs")
-    model = made_up_judge.write(folder / "model")
-    line = json.dumps({"messages": [QUESTION, ANSWER], "reward": 1.0})
-    path = folder / "dialogues.jsonl"
-    path.write_text("".join(f"{line}\n" for _ in range(32)))
-    return {**SMALL, "network.checkpoint": str(model), "data": str(path)}
+    return {**SMALL, **chat_dialogues.write(tmp_path_factory.mktemp("inputs"))}
 
 
 @pytest.fixture(scope="module")
