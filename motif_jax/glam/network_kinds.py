@@ -60,6 +60,9 @@ class LanguageNetworkKind(NetworkKind):
 
     @classmethod
     def remark(cls, config: AgentConfig) -> str:
+        if config.network.chat == chat_prompts.NEVER:
+            # Without a look at the model, which may have to be fetched.
+            return chat_prompts.in_words(chat_prompts.NEVER, None, "network.chat")
         return agent.prompts_in_words(config.network, config.compat, _model(config.network))
 
     @classmethod

@@ -20,10 +20,11 @@ from tests.sets import extra
 
 OTHER_FAMILIES = [family for family in FAMILIES if family != "byte-level byte pairs"]
 PROMPTS = ["go to the red ball, then turn left and pick up the key", "the door is", "go"]
+# With the blank by which a decoder's prompt goes on: "go" and "forward" would be one word.
 ACTIONS = [
-    ["turn left", "go forward", "open"],
-    ["open", "turn right"],
-    ["forward", "to the red ball", "left"],
+    [" turn left", " go forward", " open"],
+    [" open", " turn right"],
+    [" forward", " to the red ball", " left"],
 ]
 
 
