@@ -31,18 +31,18 @@ class Range(NamedTuple):
 
     low: float
     high: float
-    whole: bool
+    is_integer: bool
     logarithmic: bool
 
     def draw(self, generator: np.random.Generator) -> str:
         """A number as a flag has it."""
-        if self.whole and not self.logarithmic:
+        if self.is_integer and not self.logarithmic:
             return str(generator.integers(int(self.low), int(self.high), endpoint=True))
         if self.logarithmic:
             number = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         else:
             number = generator.uniform(self.low, self.high)
-        return str(round(number)) if self.whole else f"{number:.3g}"
+        return str(round(number)) if self.is_integer else f"{number:.3g}"
 
 
 Values = list[str] | Range
@@ -85,8 +85,8 @@ def _range(part: str, text: str) -> Range:
     is_ordered = math.isfinite(low) and math.isfinite(high) and low < high
     checks.require(is_ordered, "sweep.over", part, "a range from a lower to a higher number")
     checks.require(low > 0 or not logarithmic, "sweep.over", part, "a range above 0 where it is logarithmic")
-    whole = all(end.strip().lstrip("+-").isdigit() for end in ends)
-    return Range(low, high, whole, logarithmic)
+    is_integer = all(end.strip().lstrip("+-").isdigit() for end in ends)
+    return Range(low, high, is_integer, logarithmic)
 
 
 def combinations(values_of_key: Mapping[str, Values], draws: int | None, seed: int) -> list[dict[str, str]]:

@@ -24,22 +24,14 @@ from tests.reward_fixtures import load_config, run_config, run_stage
 
 pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
 
-SMALL = {
-    "task": "dialogues",
+CHANGES = {
     "max_steps": 2,
-    "evaluate_every": 2,
-    "batch_size": 8,
-    "chunk_steps": 2,
-    "evaluation_batches": 1,
-    "num_devices": 1,
-    "held_out.share": 0.25,
-    "games.episodes": 0,
 }
 
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    return {**SMALL, **chat_dialogues.write(tmp_path_factory.mktemp("inputs"))}
+    return {**chat_dialogues.write(tmp_path_factory.mktemp("inputs")), **CHANGES}
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def test_a_window_shows_the_screen_of_its_own_game(memory: GameMemory, game: int
 
 @pytest.mark.parametrize("y", [0, 20])
 def test_cells_above_and_below_the_screen_are_empty(memory: GameMemory, y: int) -> None:
-    planes, _ = ScreenWindows(Buffers(memory, 1)).make(40, y)
+    planes = ScreenWindows(Buffers(memory, 1)).make(40, y)[0]
 
     np.testing.assert_array_equal(planes, cut_window(memory, 1, 40, y + 1))
 
@@ -60,13 +60,13 @@ def test_columns_beside_the_screen_are_named(memory: GameMemory, x: int, outside
 
 
 def test_the_published_offset_shows_one_row_higher(memory: GameMemory) -> None:
-    planes, _ = ScreenWindows(Buffers(memory, 1), row_offset=True).make(30, 10)
+    planes = ScreenWindows(Buffers(memory, 1), row_offset=True).make(30, 10)[0]
 
     np.testing.assert_array_equal(planes, cut_window(memory, 1, 30, 10))
 
 
 def test_a_window_follows_later_changes_of_the_screen(memory: GameMemory) -> None:
-    planes, _ = ScreenWindows(Buffers(memory, 1)).make(30, 10)
+    planes = ScreenWindows(Buffers(memory, 1)).make(30, 10)[0]
 
     memory.tty_chars[1, 11, 30] = ord("@")
 
