@@ -88,7 +88,35 @@ class Mortal(Chatter):
         return super().step(action)
 
 
-for _kind in (Vault, Chatter, Mortal):
+class Gates(gymnasium.Env):
+    """A ring of three rooms, in each of which one of three gates is open; a closed one raises."""
+
+    observation_space = spaces.Dict(place=spaces.Discrete(3), gates=spaces.MultiBinary(3))
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self._place = 0
+        return self._shown()
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if action != self._place:
+            raise ValueError(f"gate {action} is closed in room {self._place}")
+        self._place = (self._place + 1) % 3
+        observation, info = self._shown()
+        return observation, 1.0, False, False, info
+
+    def _shown(self) -> tuple[Any, dict[str, Any]]:
+        gates = np.arange(3) == self._place
+        return {"place": self._place, "gates": gates.astype(np.int8)}, {"allowed": gates}
+
+
+class Masked(Chatter):
+    """An observation whose field is called as that of a mask."""
+
+    observation_space = spaces.Dict(action_mask=spaces.MultiBinary(2))
+
+
+for _kind in (Vault, Chatter, Mortal, Gates, Masked):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
 
 

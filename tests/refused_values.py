@@ -138,6 +138,8 @@ REFUSED = {
         | {CART} environment.text=info:nothing | {CART} environment.text_bytes=999 |
         {CART} environment.kwargs={{"id":"a"}} | {CART} environment.kwargs={{"slope":1}} | environment.kwargs={{"slope":1}} |
         {CART} environment.wrappers=nowhere:Wrapper | {CART} environment.wrappers=json:dumps |
+        {CART} environment.action_bins=3 | environment.action_bins=3 |
+        {CART} environment.action_mask=mask | {CART} environment.action_mask=info:mask |
         actors.slots_per_group=2 batch_size=4096 | compat.seed_noop=True record_every=1 | {REWARD}
         reward.intrinsic_coefficient=0.1 reward.quantile=0.77""",
     "train_language_agent.py:drrn": f"""network.tokenizer=nowhere | {DRRN} algorithm.name=ppo | {DRRN}

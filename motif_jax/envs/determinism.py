@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import play, random_actions
 from motif_jax.envs.replay import Digest
 from motif_jax.envs.spec import Environment
 
@@ -57,8 +56,8 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
 
 def _play(environment: Environment, name: str, options: Mapping[str, Any], seed: int) -> str:
     """A digest of the first steps of a random player in the episode `seed`."""
-    actions = np.random.default_rng(seed).integers(0, environment.spec.num_actions, _STEPS)
     digest = Digest(name, options)
-    for transition in play(environment, seed, given_actions(actions)):
+    episode = play(environment, seed, random_actions(environment.spec, seed))
+    for transition in itertools.islice(episode, _STEPS):
         digest.add(transition.observation, transition.reward, transition.end)
     return digest.hexdigest()

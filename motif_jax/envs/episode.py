@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motif_jax.envs.spec import RUNNING, Environment, empty_observation
+from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, empty_observation
 
 Observation = Mapping[str, np.ndarray]
 # Observation -> action; StopIteration ends the episode early.
@@ -27,6 +27,18 @@ def given_actions(actions: np.ndarray) -> Choose:
     """A policy that plays `actions` (integers [n]) in order, then raises StopIteration."""
     remaining = iter(actions.tolist())
     return lambda _: next(remaining)
+
+
+def random_actions(spec: EnvironmentSpec, seed: int) -> Choose:
+    """A policy that plays each action that the environment allows with the same probability."""
+    rng = np.random.default_rng(seed)
+
+    def choose(observation: Observation) -> int:
+        if spec.mask_field is None:
+            return int(rng.integers(spec.num_actions))
+        return int(rng.choice(np.flatnonzero(observation[spec.mask_field])))
+
+    return choose
 
 
 def play(

@@ -43,7 +43,18 @@ _PACKAGES = dict.fromkeys(crafter.NAMES, crafter.PACKAGE)
 _GYM_PREFIX = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
-_GYM_KEYS = {"text": "", "text_bytes": 256, "modules": "", "wrappers": ""}
+_GYM_KEYS = {
+    "text": "",
+    "text_bytes": 256,
+    "modules": "",
+    "wrappers": "",
+    "action_bins": 0,
+    "action_mask": "",
+}
+# Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults are no options: the environment is
+# the same without them.
+SHAPING = ("kwargs", "wrappers", "action_bins", "action_mask")
+_PLAIN_SHAPING = SHAPING[1:]  # their values need no parser
 _KEY = "environment.name"
 # The option of every environment that replaces `EnvironmentSpec.last_text`.
 LAST_TEXT = "last_text"
@@ -57,7 +68,7 @@ def names() -> tuple[str, ...]:
 def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `make` from a section `config.environment`, without those that are None.
 
-    Empty `kwargs` and `wrappers` are left out: the environment is the same without them.
+    Options that change nothing at their defaults, as empty `kwargs` and `wrappers`, are left out.
 
     Raises UserError: options are set that this environment does not have, or `kwargs` is no JSON object.
     """
@@ -71,8 +82,9 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
             allowed = f"left at {default!r}: {name} is not one of gymnasium's (gym:ID)"
             checks.require(value in (None, default), f"environment.{key}", value, allowed)
     options = {key: environment[key] for key in keys if environment.get(key) is not None}
-    if not options.get("wrappers"):
-        options.pop("wrappers", None)
+    for key in _PLAIN_SHAPING:
+        if options.get(key) == _GYM_KEYS[key]:
+            options.pop(key)
 
     kwargs = _kwargs_of(environment)
     if kwargs:
@@ -83,13 +95,14 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replace_options(options: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """`options`, but for those that a section `config.environment` sets; empty `kwargs` or `wrappers` remove theirs.
+    """`options`, but for those that a section `config.environment` sets; values that change nothing remove theirs.
 
     Raises UserError as `options_of`.
     """
     replaced = {**options, **options_of(environment)}
-    if environment.get("wrappers") == "":
-        replaced.pop("wrappers", None)
+    for key in _PLAIN_SHAPING:
+        if environment.get(key) == _GYM_KEYS[key]:
+            replaced.pop(key, None)
     if _kwargs_of(environment) == {}:
         replaced.pop("kwargs", None)
     return replaced

@@ -20,8 +20,6 @@ from motif_jax.rl.config import AgentReward
 from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
-# Options that decide which fields and actions a gymnasium environment has.
-_SHAPING = ("kwargs", "wrappers")
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
 
 
@@ -278,12 +276,12 @@ def _options_of_agent(
     """
     name = section["name"]
     options = registry.replace_options(trained_options, section)
-    changed = [key for key in _SHAPING if options.get(key) != trained_options.get(key)]
+    changed = [key for key in registry.SHAPING if options.get(key) != trained_options.get(key)]
     if name == trained_on and not changed:
         return options
 
-    others = {key: value for key, value in options.items() if key not in _SHAPING}
-    shaping = {key: trained_options[key] for key in _SHAPING if key in trained_options}
+    others = {key: value for key, value in options.items() if key not in registry.SHAPING}
+    shaping = {key: trained_options[key] for key in registry.SHAPING if key in trained_options}
     trained = registry.spec(trained_on, **others, **shaping)
     if name == trained_on:
         allowed = f"such that {name} has the fields and actions with which {folder} was trained"

@@ -37,6 +37,8 @@ class PlayedTask:
     modules: str = ""
     kwargs: str = NO_KWARGS
     wrappers: str = ""
+    action_bins: int = 0
+    action_mask: str = ""
     max_episode_steps: int = positive(5000, "longest episode in steps; longer ones are cut off")
     last_text: bool | None = LAST_TEXT
     recall: Mapping[str, Any] | None = None

@@ -66,11 +66,28 @@ def test_other_spaces_than_the_agents_are_refused(lake, key, value):
         setup_of(lake, **{key: value})
 
 
+def test_an_agent_plays_the_values_and_masks_of_its_training(tmp_path):
+    changes = {
+        "environment.name": "gym:ToyGates-v0",
+        "environment.modules": "tests.gym_toys",
+        "environment.action_mask": "info:allowed",
+    }
+    run_folder.describe(tmp_path, run_folder.as_plain(load_config("train_agent", "recall", changes)))
+
+    setup = setup_of(tmp_path)
+
+    assert setup.options["action_mask"] == "info:allowed"
+    assert setup.spec.mask_field == "action_mask"
+    with pytest.raises(UserError, match="action_mask='': must be such that gym:ToyGates"):
+        setup_of(tmp_path, **{"environment.action_mask": ""})
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("environment.kwargs", '{"is_slippery": true}'),
         ("environment.wrappers", "gymnasium.wrappers:Autoreset"),
+        ("environment.action_mask", "info:mask"),
     ],
 )
 def test_a_run_goes_on_in_no_other_environment(lake, key, value):

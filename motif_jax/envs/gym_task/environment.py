@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping
@@ -14,11 +15,19 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.text_bytes import cut
-from motif_jax.envs import spec
+from motif_jax.envs import episode, spec
 from motif_jax.envs.checked import CheckedEnvironment
 from motif_jax.envs.gym_task import captions, making
+from motif_jax.envs.gym_task.actions import (
+    MASK,
+    ActionMask,
+    ActionTable,
+    UnsupportedActionsError,
+    action_names,
+)
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
 
@@ -26,6 +35,7 @@ from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Engin
 TEXT = "caption"
 COUNT = "caption_count"
 FRAME = "frame"
+ACTION_MASK = "action_mask"
 # The number of captions of an episode that were too long.
 CUT = "captions_cut"
 # Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the prefix 'info_'.
@@ -50,6 +60,8 @@ def make_spec(
     modules: str = "",
     kwargs: Mapping[str, Any] | None = None,
     wrappers: str = "",
+    action_bins: int = 0,
+    action_mask: str = "",
     max_episode_steps: int | None = None,
     fields: Iterable[str] = (),
 ) -> EnvironmentSpec:
@@ -59,14 +71,17 @@ def make_spec(
         name: 'gym:ID'.
         text, text_bytes: see `captions.make`, and the size of its field.
         modules, kwargs, wrappers: see `making.GymMaker`; `kwargs` are what JSON can hold.
+        action_bins: see `ActionTable`.
+        action_mask: see `ActionMask`; '' for none.
         max_episode_steps: truncates episodes before the environment's own limit.
         fields: `FRAME` adds the rendered picture.
     """
-    return _spec_of(making.maker(name, modules, kwargs, wrappers), text, text_bytes, tuple(fields))
+    maker = making.maker(name, modules, kwargs, wrappers)
+    return _spec_of(maker, _Reading(text, text_bytes, action_bins, action_mask, tuple(fields)))
 
 
 class GymTask:
-    """A gymnasium environment with discrete actions; `options` as of `make_spec`."""
+    """A gymnasium environment, whose actions are numbered; `options` as of `make_spec`."""
 
     make_spec = staticmethod(make_spec)
 
@@ -85,7 +100,9 @@ class GymTask:
         self._leaves = [leaf for leaf in all_leaves if leaf.name in self.spec.observation]
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
-        self._first_action = int(self._env.action_space.start)  # type: ignore[attr-defined]
+        self._actions = ActionTable(self._env.action_space, options.get("action_bins", 0))
+        mask = options.get("action_mask")
+        self._mask = ActionMask(mask, self._actions.count) if mask else None
         self._forget()
 
     def _forget(self) -> None:
@@ -106,7 +123,7 @@ class GymTask:
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
-        env_action = action + self._first_action
+        env_action = self._actions.value(action)
         try:
             observation, reward, terminated, truncated, info = self._env.step(env_action)
         except Exception as error:
@@ -135,6 +152,8 @@ class GymTask:
         self._keep_numbers(step.info)
         if self._frames:
             out[FRAME][...] = self._env.render()
+        if self._mask is not None:
+            out[ACTION_MASK][...] = self._mask.read(step)
         if self._caption is None:
             return
         text = self._caption(step)
@@ -164,48 +183,54 @@ def _measure(name: str) -> str:
     return f"info_{name}" if name in _RESERVED else name
 
 
+@dataclasses.dataclass(frozen=True)
+class _Reading:
+    """What is read of an environment's steps, and how its actions are numbered; the options of `make_spec`."""
+
+    text: str
+    text_bytes: int
+    action_bins: int
+    action_mask: str
+    fields: tuple[str, ...]
+
+
 @functools.lru_cache(maxsize=64)
-def _spec_of(maker: making.GymMaker, text: str, text_bytes: int, fields: tuple[str, ...]) -> EnvironmentSpec:
-    if not 0 < text_bytes <= _MAX_BYTES:
-        raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MAX_BYTES}")
-    if unknown := [field for field in fields if field != FRAME]:
+def _spec_of(maker: making.GymMaker, reading: _Reading) -> EnvironmentSpec:
+    size = reading.text_bytes
+    checks.require(0 < size <= _MAX_BYTES, "environment.text_bytes", size, f"from 1 to {_MAX_BYTES}")
+    if unknown := [field for field in reading.fields if field != FRAME]:
         raise UserError(f"config.{_KEY}={maker.name}: it cannot show {', '.join(unknown)}")
-    env = maker.make(FRAME in fields)
+    env = maker.make(FRAME in reading.fields)
     try:
-        return _described(env, maker, text, text_bytes, FRAME in fields)
+        return _described(env, maker, reading)
     finally:
         env.close()
 
 
-def _described(
-    env: gymnasium.Env, maker: making.GymMaker, text: str, text_bytes: int, frames: bool
-) -> EnvironmentSpec:
+def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) -> EnvironmentSpec:
     name = maker.name
-    actions = env.action_space
-    if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise UserError(
-            f"config.{_KEY}={name}: must be an environment with discrete actions, its action space is {actions}"
-        )
+    text = reading.text
+    frames = FRAME in reading.fields
     try:
-        space_leaves = list(leaves(env.observation_space, text_bytes))
+        actions = ActionTable(env.action_space, reading.action_bins)
+    except UnsupportedActionsError as error:
+        raise UserError(f"config.{_KEY}={name}: its actions cannot be played: {error}") from None
+    try:
+        space_leaves = list(leaves(env.observation_space, reading.text_bytes))
     except UnsupportedSpaceError as error:
         raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
-    names = [leaf.name for leaf in space_leaves]
     observation = {leaf.name: leaf.field for leaf in space_leaves}
-
-    text_is_observed = text.startswith(captions.OBSERVATION)
-    if text_is_observed:
-        # The field that serves as the text is not shown twice.
-        field = observation.pop(text.removeprefix(captions.OBSERVATION), None)
-        if field is None:
-            raise UserError(
-                f"config.{captions.KEY}={text}: must be one of its fields, which are {', '.join(names)}"
-            )
-    if clash := {TEXT, COUNT, FRAME} & set(observation):
+    # Fields that serve as the text or as the mask are not shown twice.
+    text_is_observed = _take(text, captions.KEY, observation)
+    _take(reading.action_mask, MASK, observation)
+    if clash := {TEXT, COUNT, FRAME, ACTION_MASK} & set(observation):
         raise UserError(f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}")
     if text:
         captions.make(text)
-        observation |= {TEXT: ArraySpec((text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
+        observation |= {TEXT: ArraySpec((reading.text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
+    if reading.action_mask:
+        ActionMask(reading.action_mask, actions.count)
+        observation[ACTION_MASK] = ArraySpec((actions.count,), "uint8")
 
     draws = "rgb_array" in (env.metadata.get("render_modes") or ())
     pictures = {}
@@ -217,18 +242,29 @@ def _described(
         caption_modules.append(text.partition(":")[0])
     return EnvironmentSpec(
         observation=observation | (pictures if frames else {}),
-        num_actions=int(actions.n),
+        num_actions=actions.count,
         text_field=TEXT if text else None,
         count_field=COUNT if text else None,
         observed_text=text_is_observed,
+        mask_field=ACTION_MASK if reading.action_mask else None,
         image_fields=tuple(leaf.name for leaf in space_leaves if leaf.image and leaf.name in observation),
         episode_fields=(CUT,) if text else (),
         family="gymnasium",
-        action_names=_action_names(env, int(actions.n)),
+        action_names=action_names(env, actions),
         optional_fields=pictures,
         renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if draws else None,
         modules=("motif_jax.envs.gym_task.environment", *maker.module_names, *caption_modules),
     )
+
+
+def _take(source: str, key: str, observation: dict[str, ArraySpec]) -> bool:
+    """Takes the field that 'obs:FIELD' names out of `observation`; False: `source` names none. Raises UserError: there is no such field."""
+    if not source.startswith(captions.OBSERVATION):
+        return False
+    allowed = f"one of its fields, which are {', '.join(observation)}"
+    field = observation.pop(source.removeprefix(captions.OBSERVATION), None)
+    checks.require(field is not None, key, source, allowed)
+    return True
 
 
 def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
@@ -239,30 +275,17 @@ def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
         raise UserError(f"config.{_KEY}={name}: its pictures cannot be drawn ({error})") from error
 
 
-def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
-    """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; () elsewhere."""
-    meanings = _attribute(env, "get_action_meanings", None)
-    listed = _attribute(env, "actions", ())
-    names = meanings() if meanings else [action.name for action in listed if hasattr(action, "name")]
-    return tuple(str(name).lower() for name in names) if len(names) == count else ()
-
-
-def _attribute(env: gymnasium.Env, name: str, default: Any) -> Any:
-    """An attribute of the outermost wrapper that has it, or of the environment."""
-    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
-
-
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or no text appears."""
     task = GymTask(name, **options)
     text = options.get("text", "")
     environment = CheckedEnvironment(name, task)
     out = spec.empty_observation(task.spec)
-    rng = np.random.default_rng(0)
+    choose = episode.random_actions(task.spec, seed=0)
     try:
         environment.reset(SEEDS - 1, out)
         for _ in range(_PROBED_STEPS):
-            _, end = environment.step(int(rng.integers(task.spec.num_actions)), out)
+            _, end = environment.step(choose(out), out)
             if end != RUNNING:
                 environment.reset(1, out)
             if task.spoke or not text.startswith(captions.INFO):

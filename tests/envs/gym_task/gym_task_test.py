@@ -275,7 +275,7 @@ ODD = [
     ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
     ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
     ({}, {"fields": ("smell", "frame", "sound")}, r"name=gym:Odd\d+-v0: it cannot show smell, sound"),
-    ({"actions": spaces.MultiBinary(2)}, {}, "discrete actions, its action space is MultiBinary"),
+    ({"actions": spaces.Text(2)}, {}, "its actions cannot be played: a Text cannot be played"),
     ({"space": spaces.Discrete(4097)}, {}, f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096"),
     ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}, f"{NO_SPACE}: a is a Sequence"),
     (
@@ -283,7 +283,7 @@ ODD = [
         {},
         "a field of its observation must not be called caption",
     ),
-    ({}, {"text": "obs:smell"}, "text=obs:smell: must be one of its fields, which are observation"),
+    ({}, {"text": "obs:smell"}, "text='obs:smell': must be one of its fields, which are observation"),
     ({}, {"text": "info:said"}, NO_KEY),
     ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}, NO_KEY),
     ({"fails": "no\nway"}, {}, r"name=gym:Odd\d+-v0 cannot be played: RuntimeError: no way$"),
