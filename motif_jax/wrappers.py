@@ -38,6 +38,7 @@ from motif_jax.envs.gym_task.text_readers import (
 from motif_jax.motif.reward.reward_function import encode
 from motif_jax.rl.algorithms import total_reward
 from motif_jax.rl.algorithms.total_reward import RewardTerms
+from motif_jax.rl.reward_keys import MESSAGE
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
@@ -360,6 +361,10 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]
     reward = setup.reward.load(setup.spec)
     if reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
+    if setup.reward.section.by != MESSAGE:
+        raise UserError(
+            f"{folder}: the agent was paid by {setup.reward.section.by}, and the wrappers pay messages"
+        )
     trained = agent_policy.read_config(folder)
     terms = Terms(
         count_exponent=setup.reward.count_exponent(setup.spec),

@@ -8,22 +8,15 @@ by composition).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from motif_jax.core.sentences import split
 from motif_jax.reports.explain_data import Composition, ExplainedReward
 
-# After a full stop, and any quotation mark, before what begins a sentence. "[abc or ?*]" goes on.
-_BOUNDARY = re.compile(r"(?<=[.!?])\s+(?=[\"'A-Z])|(?<=[.!?][\"'])\s+(?=[\"'A-Z])")
 # The share of the dataset's distinct messages that count as what a reward likes least.
 LEAST_LIKED = 0.25
-
-
-def sentences(message: str) -> list[str]:
-    """The sentences of a message, in order, without the blanks between them; [] for an empty one."""
-    return [sentence for sentence in _BOUNDARY.split(message.strip()) if sentence]
 
 
 def find_compositions(
@@ -45,7 +38,7 @@ def find_compositions(
     limit = float(np.quantile(reward.normalised[reward.rated], LEAST_LIKED))
     sentences_of = {}
     for index in np.flatnonzero(reward.pays).tolist():
-        parts = sentences(messages[index])
+        parts = split(messages[index])
         if len(parts) > 1:
             sentences_of[index] = parts
     distinct = list(dict.fromkeys(sentence for parts in sentences_of.values() for sentence in parts))

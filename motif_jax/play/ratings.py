@@ -15,7 +15,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.reward_keys import Scoring
+from motif_jax.rl.reward_keys import MESSAGE, SENTENCE, Scoring
+from motif_jax.rl.sentence_rewards import Visits, pay_sentences, rate_sentences
 from motif_jax.schema import read_section
 
 # Observations that a reward of more than the text reads at a time.
@@ -42,7 +43,10 @@ class RatingReward:
     def plan(self) -> dict[str, Any]:
         """All that decides its values, JSON-able."""
         section = read_section(Scoring, vars(self.section)) if self.is_trained else self.section
-        return {**run_folder.as_plain(asdict(section)), "two_decimals": self.two_decimals}
+        values = run_folder.as_plain(asdict(section))
+        if values["by"] == MESSAGE:
+            del values["by"]  # games of versions without this key are of the same reward
+        return {**values, "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
         """The exponent of counts if the task of `spec` shows them, else 0, as in training."""
@@ -61,7 +65,10 @@ class RatingReward:
         description = reward.description or self.section.kind
         if reward.in_step is not None:
             return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), description)
-        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), description)
+        by = self.section.by
+        if by == SENTENCE:
+            description = f"{description}, by sentence"
+        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), description, by)
 
 
 def check_dir(config: Scoring) -> None:
@@ -152,15 +159,19 @@ class EpisodeRater:
       lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N], normalised and thresholded.
       fields: observation fields that the episodes must keep to be rated; () for a reward of the text alone.
       description: the reward in one line for people.
+      by: what is paid and counted, see `reward_keys.BY`.
     """
 
     lookup: Callable[[Any], np.ndarray]
     count_exponent: float
     fields: tuple[str, ...] = ()
     description: str = ""
+    by: str = MESSAGE
 
     def rate(self, record: PlayedEpisode) -> RatedEpisode:
         """The reward of each observation of an episode that was played with `fields`."""
+        if self.by == SENTENCE:
+            return self._rate_sentences(record)
         if self.fields:
             rewards = self.lookup({name: record.fields[name] for name in self.fields})
         else:
@@ -168,6 +179,17 @@ class EpisodeRater:
         uncounted = np.asarray(rewards, np.float64)
         counts = np.asarray(record.text_count, np.float64)
         return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
+
+    def _rate_sentences(self, record: PlayedEpisode) -> RatedEpisode:
+        sentences_of, value_of = rate_sentences(record.texts, self.lookup)
+        visits: dict[bytes, int] = {}
+        uncounted = []
+        discounted = []
+        for index in record.text_index.tolist():
+            sentences = sentences_of[index]
+            uncounted.append(sum(value_of[sentence] for sentence in sentences))
+            discounted.append(sum(pay_sentences(sentences, value_of, visits, self.count_exponent)))
+        return RatedEpisode(np.array(uncounted, np.float64), np.array(discounted, np.float64))
 
 
 def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
@@ -209,7 +231,11 @@ class TextReward(NamedTuple):
 
 
 class LiveRater:
-    """Rates single observations for people who watch; a reward of the text alone is computed once for each text."""
+    """Rates single observations for people who watch; a reward of the text alone is computed once for each text.
+
+    Where sentences are paid, the model's output and the normalised reward are those of the whole message, and what is paid is
+    the sum over its sentences.
+    """
 
     def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
         from motif_jax.rl import reward_kinds
@@ -222,6 +248,30 @@ class LiveRater:
         self._of_text = reward.lookup
         self._fields = reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
+        self._by = rating.section.by
+        self._sentences: dict[bytes, tuple[list[bytes], dict[bytes, float]]] = {}
+
+    def discount(self, text: np.ndarray, reward: TextReward, count: int, visits: Visits) -> float:
+        """What an observation is paid.
+
+        Args:
+          text: uint8 [L]; `reward` is its reward.
+          count: how often the text was seen in the episode, with this time.
+          visits: how often the episode's sentences were paid before, to which this adds.
+        """
+        if self._by == MESSAGE:
+            return float(reward.paid / count**self.count_exponent)
+        return sum(pay_sentences(*self._rated_sentences(text), visits, self.count_exponent))
+
+    def _rated_sentences(self, text: np.ndarray) -> tuple[list[bytes], dict[bytes, float]]:
+        """The sentences of a text uint8 [L], and what each is paid before the counts."""
+        key = text.tobytes()
+        if key not in self._sentences:
+            sentences_of, value_of = rate_sentences(
+                text[None], lambda rows: np.asarray(self._stages.pay(self._of_text(rows).values))
+            )
+            self._sentences[key] = (sentences_of[0], value_of)
+        return self._sentences[key]
 
     def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
         if self._of_observation is not None:
@@ -229,7 +279,11 @@ class LiveRater:
             return self._numbers(self._of_observation(fields))
         key = text.tobytes()
         if key not in self._rewards:
-            self._rewards[key] = self._numbers(self._of_text(text[None]).values)
+            reward = self._numbers(self._of_text(text[None]).values)
+            if self._by == SENTENCE:
+                sentences, value_of = self._rated_sentences(text)
+                reward = reward._replace(paid=sum(value_of[sentence] for sentence in sentences))
+            self._rewards[key] = reward
         return self._rewards[key]
 
     def _numbers(self, raw: np.ndarray) -> TextReward:

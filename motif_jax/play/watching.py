@@ -123,13 +123,14 @@ def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None
     """Plays one episode and yields every observation of it.
 
     Args:
-      rater: (text uint8 [L], observation) -> `TextReward`, with attribute `count_exponent`; or None.
+      rater: (text uint8 [L], observation) -> `TextReward`, with `LiveRater`'s method `discount`; or None.
     """
     field = environment.spec.text_field
     renderer = registry.renderer(environment.spec)
     if renderer is not None and not set(renderer.fields) <= set(environment.spec.observation):
         renderer = None
     text_counts = collections.Counter[bytes]()
+    visits: dict[bytes, int] = {}  # of sentences, where these are paid
     choice: WatchedAction | None = None
 
     def play_choice(_: Any) -> int:
@@ -152,7 +153,7 @@ def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None
                 reward = rater(text, out)
                 is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
                 if is_paid:
-                    intrinsic = reward.paid / count**rater.count_exponent
+                    intrinsic = rater.discount(text, reward, count, visits)
         yield WatchedStep(
             step=step,
             observation=out,

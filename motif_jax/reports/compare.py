@@ -24,6 +24,7 @@ from motif_jax.reports import claims, comparison_page, efficiency, probe_report,
 from motif_jax.reports.comparison import Comparison, RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.smoothing import LEAST, learning_curve
+from motif_jax.rl.reward_keys import MESSAGE
 
 # Exit code where the games do not carry a claim.
 NOT_CARRIED = 1
@@ -143,6 +144,7 @@ def _reward_identity(run: Path) -> dict[str, Any]:
         return {key: value for key, value in reward.items() if key not in _COEFFICIENTS}
 
     identity = {"kind": kind, **{key: reward.get(key) for key in _MOTIF_KEYS}}
+    identity["by"] = reward.get("by", MESSAGE)
     step = reward_choice.settled(run)
     if step is not None:
         identity["step"] = step

@@ -18,7 +18,7 @@ from motif_jax.rl.actors.slots import INFERENCE_FIELDS
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.paid_texts import PaidTexts
-from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
+from motif_jax.rl.reward_lookup import Columns, IntrinsicReturn, RewardLookup
 
 # (batch, environments [B] of its columns, episodes [T, B])
 BatchListener = Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None]
@@ -102,7 +102,7 @@ class Batcher:
     def state(self) -> dict[str, Any]:
         """JSON-able: the slots that wait, and the sums of running episodes' intrinsic returns."""
         parts = [[*part.finished, part.start, part.stop] for part in self._parts]
-        return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
+        return {"parts": parts, **({} if self._lookup is None else self._lookup.state())}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores the output of `state`."""
@@ -111,7 +111,7 @@ class Batcher:
             self._parts.append(_Part(Finished(source, slot), start, stop))
         self._waiting_columns = sum(part.stop - part.start for part in self._parts)
         if self._lookup is not None:
-            self._lookup.returns.restore(state["returns"])
+            self._lookup.restore(state)
 
     @property
     def paid_texts(self) -> PaidTexts | None:
@@ -160,11 +160,13 @@ class Batcher:
 
         observation = {name: join(name, length + 1) for name in self._spec.observation}
         last = join("last", length + 1, bool)
+        episode = join("episode", length)
+        envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
         intrinsic = np.zeros((length, self._columns), np.float32)
         last_intrinsic = None
         version = 0
         if self._lookup is not None:
-            intrinsic, last_intrinsic, version = self._lookup.pay(observation, last)
+            intrinsic, last_intrinsic, version = self._lookup.pay(observation, Columns(envs, episode, last))
 
         trajectories = TrajectoryBatch(
             observation=observation,
@@ -177,8 +179,6 @@ class Batcher:
             last_intrinsic_reward=last_intrinsic,
         )
 
-        envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
-        episode = join("episode", length)
         if self._listener is not None:
             self._listener(trajectories, envs, episode)
         returns = [] if self._lookup is None else self._lookup.ended(trajectories, envs, episode)

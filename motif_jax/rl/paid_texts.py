@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -48,10 +48,13 @@ class PaidTexts:
         """Adds a batch: distinct texts uint8 [N, L], int [N] steps that have them, float [N] what these are paid in all."""
         is_paid = paid != 0
         keys = [row.tobytes() for row in texts[is_paid]]
+        amounts = zip(counts[is_paid].tolist(), paid[is_paid].tolist(), strict=True)
+        self.add_sums(dict(zip(keys, amounts, strict=True)))
+
+    def add_sums(self, sums: Mapping[bytes, tuple[int, float]]) -> None:
+        """Adds a batch: text -> the steps that have it, and what these are paid in all."""
         with self._lock:
-            for key, steps, amount in zip(
-                keys, counts[is_paid].tolist(), paid[is_paid].tolist(), strict=True
-            ):
+            for key, (steps, amount) in sums.items():
                 steps_before, paid_before = self._sums.get(key, (0, 0.0))
                 self._sums[key] = (steps_before + steps, paid_before + amount)
 

@@ -24,6 +24,14 @@ NORMALISE = plain_key(True, "subtracts the rewards' mean and divides by their st
 COUNT_EXPONENT = non_negative(3.0, "a message's reward is divided by its count in the episode to this power")
 
 
+MESSAGE = "message"
+SENTENCE = "sentence"
+BY = one_of(
+    (MESSAGE, SENTENCE),
+    "'message', as published; 'sentence': the sentences of a message are paid and counted apart (frozen rewards of the text)",
+)
+
+
 @section_class
 class Scoring:
     """The reward that rates episodes."""
@@ -37,6 +45,7 @@ class Scoring:
     quantile: float | None = QUANTILE
     threshold: Any = THRESHOLD
     count_exponent: float = COUNT_EXPONENT
+    by: str = BY
 
     @property
     def level(self) -> float | str | None:

@@ -11,6 +11,7 @@ from motif_jax.core import digests
 from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import ObservationSpec, RewardKind, RewardSetup, RunSetup
+from motif_jax.rl.reward_keys import MESSAGE
 
 
 class NoReward(RewardKind):
@@ -33,7 +34,11 @@ def kind_of(config: AgentReward) -> type[RewardKind]:
 
 def check(config: AgentReward) -> None:
     """Raises UserError for invalid values of `config.reward`, before anything is computed."""
-    kind_of(config).check(config)
+    kind = kind_of(config)
+    kind.check(config)
+    if config.by != MESSAGE and config.intrinsic_coefficient:
+        allowed = f"{MESSAGE!r} for reward.kind={config.kind}, which is learned while the agent plays"
+        checks.require(kind.rates(config), "reward.by", config.by, allowed)
 
 
 def digest(config: AgentReward) -> str | None:
@@ -54,4 +59,8 @@ def load_intrinsic(
     Args:
       config, spec, two_decimals, device, run: see `RewardSetup`.
     """
-    return kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))
+    reward = kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))
+    if reward is not None and reward.in_step is not None:
+        allowed = f"{MESSAGE!r} for a reward that reads {', '.join(reward.fields)}, not the text alone"
+        checks.require(config.by == MESSAGE, "reward.by", config.by, allowed)
+    return reward

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,20 @@ class IntrinsicReturn(NamedTuple):
     env: int
     episode: int
     value: float
+
+
+class Columns(NamedTuple):
+    """Where the rows of a batch come from.
+
+    Attributes:
+      envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
+      episode: int [T, B].
+      last: bool [T + 1, B], rows with an episode's final observation.
+    """
+
+    envs: np.ndarray
+    episode: np.ndarray
+    last: np.ndarray
 
 
 class RewardLookup:
@@ -46,33 +60,38 @@ class RewardLookup:
         self.returns = ReturnSums(exponent)
         self.paid_texts = PaidTexts()
 
-    def pay(
-        self, observation: Mapping[str, np.ndarray], last: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray | None, int]:
-        """The intrinsic rewards of a batch's texts, and their version.
+    def state(self) -> dict[str, Any]:
+        """What running episodes have so far, JSON-able."""
+        return {"returns": self.returns.state()}
 
-        Args:
-          observation: fields [T + 1, B, ...].
-          last: bool [T + 1, B], rows with an episode's final observation.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restores the output of `state`."""
+        self.returns.restore(state["returns"])
+
+    def pay(
+        self, observation: Mapping[str, np.ndarray], columns: Columns
+    ) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """The intrinsic rewards of a batch's texts with the fields `observation` [T + 1, B, ...], and their version.
 
         Returns:
           float32 [T, B] of the rows before row T, float32 [T, B] of the final observations that follow these rows (0
           elsewhere; None where they are not paid), and the version.
         """
+        last = columns.last
         has_action = ~last[:-1]
         steps = int(has_action.sum())
         if not self._pays_last:
-            values, version = self._values(observation, has_action, steps)
+            values, version = self._values(observation, has_action, steps, columns)
             return values, None, version
         # A final observation in row 0 repeats the last row of the batch before, where it was paid.
         ends_episode = last[1:]
         is_paid = np.concatenate([has_action, np.zeros_like(has_action[:1])])
         is_paid[1:] |= ends_episode
-        values, version = self._values(observation, is_paid, steps)
+        values, version = self._values(observation, is_paid, steps, columns)
         return values[:-1], np.where(ends_episode, values[1:], np.float32(0)), version
 
     def _values(
-        self, observation: Mapping[str, np.ndarray], is_paid: np.ndarray, steps: int
+        self, observation: Mapping[str, np.ndarray], is_paid: np.ndarray, steps: int, columns: Columns
     ) -> tuple[np.ndarray, int]:
         """The values of the texts of the first rows, and their version.
 

@@ -30,7 +30,9 @@ from motif_jax.rl.inference import Inference
 from motif_jax.rl.intrinsic import RewardKind, RunSetup
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Placement, Publisher
+from motif_jax.rl.reward_keys import SENTENCE
 from motif_jax.rl.reward_lookup import RewardLookup
+from motif_jax.rl.sentence_lookup import SentenceLookup
 from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 
@@ -119,8 +121,9 @@ class System:
         spec = self.network.spec
         lookup = None
         if self.reward is not None and self.has_lookup:
+            kind = SentenceLookup if config.reward.by == SENTENCE else RewardLookup
             exponent = config.reward.count_exponent
-            lookup = RewardLookup(spec, self.reward, exponent, self.meters, self.learner.version)
+            lookup = kind(spec, self.reward, exponent, self.meters, self.learner.version)
         # Several hosts must run the same program, so rows of one length.
         crop = self.network.cropped if config.hosts.count == 1 else None
         return Batcher(spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop)

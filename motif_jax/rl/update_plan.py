@@ -9,6 +9,7 @@ from motif_jax.rl import agent_networks, choices
 from motif_jax.rl.algorithms.algorithm import Algorithm, OutsideAlgorithm, UpdatePlan
 from motif_jax.rl.algorithms.total_reward import RewardTerms
 from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.reward_keys import SENTENCE
 
 
 def algorithm_of(config: AgentConfig) -> Algorithm:
@@ -27,10 +28,12 @@ def plan_of(config: AgentConfig) -> UpdatePlan:
     """The values of a resolved config that the algorithm reads."""
     reward = config.reward
     assert reward.extrinsic_coefficient is not None
+    # Rewards of sentences are divided by their counts before the learner gets them.
+    count_exponent = 0.0 if reward.by == SENTENCE else reward.count_exponent
     return UpdatePlan(
         algorithm=config.algorithm,
         reward=RewardTerms(
-            count_exponent=reward.count_exponent,
+            count_exponent=count_exponent,
             intrinsic_coefficient=reward.intrinsic_coefficient,
             extrinsic_coefficient=reward.extrinsic_coefficient,
             extrinsic_scale=reward.extrinsic_scale,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from motif_jax.motif.compositions import find_compositions, sentences
+from motif_jax.motif.compositions import find_compositions
 from motif_jax.reports.explain_data import ExplainedReward
 
 FAINT = "You faint from lack of food.  You regain consciousness."
@@ -28,22 +27,6 @@ def reward_of(normalised: list[float], threshold: float = 0.5) -> ExplainedRewar
 
 def rate_alone(texts: list[str]) -> np.ndarray:
     return np.array([VALUE_ALONE[text] for text in texts])
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("", []),
-        ("You see here a key.", ["You see here a key."]),
-        (FAINT, ["You faint from lack of food.", "You regain consciousness."]),
-        ("You open the door. You walk out!", ["You open the door.", "You walk out!"]),
-        ('"Who are you?" You flee.', ['"Who are you?"', "You flee."]),
-        ("What do you want to eat? [abc or ?*]", ["What do you want to eat? [abc or ?*]"]),
-        ("It costs 1.5 gold... and more.", ["It costs 1.5 gold... and more."]),
-    ],
-)
-def test_a_message_is_split_into_its_sentences(message: str, expected: list[str]) -> None:
-    assert sentences(message) == expected
 
 
 def test_a_paid_message_with_a_sentence_that_is_not_liked_is_named() -> None:

@@ -77,12 +77,20 @@ def test_the_last_text_is_collected(length, tmp_path):
     assert length == 2 or GATE in texts
 
 
+class WorthRater:
+    """Pays what a text is worth, divided by its count."""
+
+    def __call__(self, text, observation):
+        return TextReward(*[float(worth([text])[0])] * 3)
+
+    def discount(self, text, reward, count, visits):
+        return reward.paid / count
+
+
 def test_a_film_shows_what_it_paid():
     environment = registry.make(NAME, text="info:text")
-    rater = lambda text, observation: TextReward(*[float(worth([text])[0])] * 3)  # noqa: E731
-    rater.count_exponent = 1.0
     choose = lambda observation, step: watching.WatchedAction(0)  # noqa: E731
-    sights = list(watching.watch(environment, 0, choose, rater))
+    sights = list(watching.watch(environment, 0, choose, WorthRater()))
     assert [sight.intrinsic for sight in sights] == [9, 9 / 2, 9 / 3, len(GATE)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.core.devices.meters import Meters
 from motif_jax.envs import registry
 from motif_jax.rewards import BatchMessages, RewardKind, Values
-from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
+from motif_jax.rl.reward_lookup import Columns, IntrinsicReturn, ReturnSums, RewardLookup
 from tests.rl.runs import column
 
 SPEC = registry.spec("Recall-v0")
@@ -34,13 +34,20 @@ class Alphabet(RewardKind):
         self.observed.append(batch)
 
 
+def columns_of(last: np.ndarray) -> Columns:
+    """One environment's rows, with the final observations `last`."""
+    return Columns(np.array([7]), np.zeros((len(last) - 1, 1), int), last)
+
+
 def paid(last_text: bool) -> tuple[np.ndarray, np.ndarray | None, BatchMessages]:
     spec: Any = dataclasses.replace(SPEC, last_text=last_text)
     reward = Alphabet()
     texts = np.zeros((5, 1, *spec.observation[spec.text_field].shape), np.uint8)
     texts[:, 0, 0] = list(TEXTS.encode())
     observation = {spec.text_field: texts, spec.count_field: np.array(COUNTS, np.int32)[:, None]}
-    intrinsic, of_last, version = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, LAST)
+    intrinsic, of_last, version = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(
+        observation, columns_of(LAST)
+    )
     assert version == 3
     return intrinsic[:, 0], None if of_last is None else of_last[:, 0], reward.observed[0]
 
@@ -67,7 +74,7 @@ def test_a_row_that_a_batch_repeats_from_the_one_before_is_paid_once() -> None:
     observation = {spec.text_field: texts, spec.count_field: np.ones((3, 1), np.int32)}
     reward = Alphabet()
     last = np.array([1, 0, 0], bool)[:, None]
-    _, of_last, _ = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, last)
+    _, of_last, _ = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, columns_of(last))
     np.testing.assert_array_equal(of_last, np.zeros((2, 1)))
     assert bytes(reward.observed[0].texts[:, 0]) == b"a"
 

@@ -1,0 +1,51 @@
+"""Pays the sentences of a message apart, each divided by how often it was paid in the episode: `config.reward.by=sentence`.
+
+The published systems pay messages. A game joins sentences, and each new composition counts as a text that was never seen, so that
+an agent is paid again and again for a sentence that it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+
+import numpy as np
+
+from motif_jax.core.sentences import split_rows
+
+# Sentence -> how often it was paid in an episode.
+Visits = MutableMapping[bytes, int]
+
+
+def pay_sentences(
+    sentences: Sequence[bytes], value_of: Mapping[bytes, float], visits: Visits, exponent: float
+) -> list[float]:
+    """What each sentence of a message is paid: g / N^exponent, N its visits in the episode so far, with this one.
+
+    Adds to `visits`. Sentences that are paid nothing are not counted.
+
+    Args:
+      value_of: g of each sentence, normalised and thresholded.
+    """
+    amounts = []
+    for sentence in sentences:
+        value = value_of[sentence]
+        if value:
+            visits[sentence] = visits.get(sentence, 0) + 1
+            value /= visits[sentence] ** exponent
+        amounts.append(value)
+    return amounts
+
+
+def rate_sentences(
+    messages: np.ndarray, lookup: Callable[[np.ndarray], np.ndarray]
+) -> tuple[list[list[bytes]], dict[bytes, float]]:
+    """The sentences of messages uint8 [N, L], and g of each.
+
+    Args:
+      lookup: distinct texts uint8 [M, L] -> g of each, float32 [M].
+    """
+    divided = split_rows(messages)
+    sentences = [row.tobytes().rstrip(b"\0") for row in divided.sentences]
+    values = np.asarray(lookup(divided.sentences), np.float32).tolist()
+    of_message = [[sentences[index] for index in indices] for indices in divided.of_message]
+    return of_message, dict(zip(sentences, values, strict=True))
