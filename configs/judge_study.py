@@ -16,6 +16,8 @@ Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
   keyroom    MiniHack KeyRoom-S5, the same.
+  crafter    Crafter, 150,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
+             (`reward.by`). Needs the extra `crafter`; a run takes 2 to 4 minutes.
 """
 
 from __future__ import annotations
@@ -34,14 +36,16 @@ _EVALUATION = (
 )
 
 
-def _prepare(level: str, collect: str, models: tuple[str, ...], lexicon: str) -> dict[str, str]:
-    """Random play, and a reward by each judge."""
+def _prepare(
+    level: str, collect: str, models: tuple[str, ...], lexicon: str, goal: str = "defaultgoal"
+) -> dict[str, str]:
+    """Collected play, and a reward by each judge; `goal` is what the lexicon judges by."""
     commands = {"dataset": collect}
     annotators = {
         model: f'{_RECORDED} --config.options={{"file":"docs/studies/judges/{level}_{model}.jsonl.gz"}}'
         for model in models
     }
-    annotators["lexicon"] = f"--config.lexicon.file={lexicon}"
+    annotators["lexicon"] = f"--config.lexicon.file={lexicon} --config.goal={goal}"
     annotators["coin"] = "--config.annotator=random"
     for judge, flags in annotators.items():
         commands[f"labels_{judge}"] = f"{_LABELS} --config.name={judge} {flags}"
@@ -84,6 +88,37 @@ def _minihack(level: str, name: str) -> dict[str, Any]:
     }
 
 
+def _crafter() -> dict[str, Any]:
+    """The study of a game with many things to reach, in which the task's reward alone teaches some of them."""
+    methods = {
+        "qwen15": "--config.reward.dir={workdir}/reward_qwen15",
+        "qwen05": "--config.reward.dir={workdir}/reward_qwen05",
+        "smollm2": "--config.reward.dir={workdir}/reward_smollm2",
+        "qwen15_sentence": "--config.reward.dir={workdir}/reward_qwen15 --config.reward.by=sentence",
+        "lexicon": "--config.reward.dir={workdir}/reward_lexicon",
+        "coin": "--config.reward.dir={workdir}/reward_coin",
+        "task": "--config.reward.intrinsic_coefficient=0",
+    }
+    return {
+        "rows": "docs/studies/judges_crafter.jsonl",
+        "prepare": _prepare(
+            "crafter",
+            "configs/collect.py:crafter --config.num_pairs=400 --config.screens=False",
+            _MODELS,
+            "crafter.yaml",
+            "crafter",
+        ),
+        "training": "configs/train_agent.py:crafter --config.train_for_env_steps=150000",
+        "methods": methods,
+        "tables": {"crafter": ",".join(methods)},
+        "claims": "qwen15 > task: achievements; qwen15 > coin: achievements; qwen15 > smollm2: achievements; "
+        "qwen15 > lexicon - 0.5: achievements; qwen15_sentence > qwen15: achievements",
+        "goal": "crafter",
+        "lexicon.file": "crafter.yaml",
+        "measures": "achievements,length",
+    }
+
+
 _DOORKEY_MODELS = (*_MODELS, "qwen15_long")
 BASE = {
     "seed": 11,
@@ -103,5 +138,6 @@ VARIANTS = {
     "": {},
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
     "keyroom": _minihack("keyroom", "KeyRoom-S5"),
+    "crafter": _crafter(),
 }
 get_config = studies.study(BASE, VARIANTS)
