@@ -186,5 +186,5 @@ def test_games_are_rated_as_they_were_paid() -> None:
 def test_a_reward_that_is_learned_meanwhile_pays_messages() -> None:
     reward = AgentReward(kind="retrieval", by=SENTENCE)
 
-    with pytest.raises(UserError, match="reward.by='sentence'"):
+    with pytest.raises(UserError, match=r"reward\.by='sentence'"):
         reward_kinds.check(reward)

@@ -15,6 +15,9 @@ from motif_jax.envs.spec import ArraySpec
 
 _MAX_VALUES = 4096  # of a one-hot
 _INT32 = np.iinfo(np.int32)
+_MOST_CHANNELS = 16  # of a picture whose channels are its first axis: four pictures in four colours
+_MOST_COLOURS = 4
+_LEAST_SIDE = 16  # of what is a picture without an axis of channels; less is a board
 
 
 class UnsupportedSpaceError(ValueError):
@@ -81,8 +84,9 @@ def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
 def _box(space: gymnasium.spaces.Box) -> tuple:
     shape = tuple(space.shape)
     kind = np.dtype(space.dtype).kind
-    if space.dtype == np.uint8 and len(shape) == 3:
-        return ArraySpec(shape, "uint8"), np.asarray, True
+    arrange = _arrangement(shape) if space.dtype == np.uint8 else None
+    if arrange is not None:
+        return ArraySpec(arrange(np.empty(shape, np.uint8)).shape, "uint8"), arrange, True
     if space.dtype == np.uint8:
         scale = np.float32(1 / max(1, int(space.high.max(initial=1))))
         return ArraySpec(shape, "float32"), lambda value: np.asarray(value, np.float32) * scale
@@ -92,6 +96,23 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
     high = space.high.max(initial=0)
     fits_int32 = kind in "iu" and low >= _INT32.min and high <= _INT32.max
     return ArraySpec(shape, "int32" if fits_int32 else "float32"), np.asarray
+
+
+def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
+    """What makes [height, width, channels] of a picture uint8 of `shape`; None: it is no picture.
+
+    Colours may come first, pictures without colours may have two axes, and several pictures may be stacked in front.
+    """
+    if len(shape) == 3 and shape[-1] > _MOST_CHANNELS >= shape[0]:
+        return lambda picture: np.moveaxis(np.asarray(picture), 0, -1)
+    if len(shape) == 3:
+        return np.asarray
+    if len(shape) == 2 and min(shape) >= _LEAST_SIDE:
+        return lambda picture: np.asarray(picture)[..., None]
+    if len(shape) == 4 and shape[-1] <= _MOST_COLOURS and min(shape[1:3]) >= _LEAST_SIDE:
+        height, width = shape[1:3]
+        return lambda pictures: np.moveaxis(np.asarray(pictures), 0, 2).reshape(height, width, -1)
+    return None
 
 
 def padded(data: bytes, size: int) -> np.ndarray:

@@ -193,9 +193,9 @@ def test_another_task_than_gymnasiums_has_no_wrappers() -> None:
 
 
 class Pictures(gymnasium.Env):
-    """Shows a picture of three rows, two columns and one channel, with the number of the step in all of it."""
+    """Shows a grey picture of 30 rows and 20 columns in three colours, with the number of the step in all of it."""
 
-    observation_space = gymnasium.spaces.Box(0, 255, (3, 2, 1), np.uint8)
+    observation_space = gymnasium.spaces.Box(0, 255, (30, 20, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(
@@ -209,7 +209,7 @@ class Pictures(gymnasium.Env):
         return self._picture(), 0.0, False, False, {}
 
     def _picture(self) -> np.ndarray:
-        return np.full((3, 2, 1), self._steps, np.uint8)
+        return np.full((30, 20, 3), self._steps, np.uint8)
 
 
 def test_the_wrapper_of_the_page_stacks_pictures_in_their_channels(
@@ -217,15 +217,15 @@ def test_the_wrapper_of_the_page_stacks_pictures_in_their_channels(
 ) -> None:
     page = (REPOSITORY / "docs" / "environments.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (example,) = [block for block in blocks if "def four_pictures" in block]
+    (example,) = [block for block in blocks if "def four_grey_pictures" in block]
     (tmp_path / "stacking.py").write_text(example)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("MOTIF_JAX_TRUST", "stacking")
     gymnasium.register("Pictures-v0", entry_point=Pictures)
 
-    environment, out = started("gym:Pictures-v0", wrappers="stacking:four_pictures")
+    environment, out = started("gym:Pictures-v0", wrappers="stacking:four_grey_pictures")
     for _ in range(5):
         environment.step(0, out)
 
     assert environment.spec.image_fields == ("observation",)
-    np.testing.assert_array_equal(out["observation"], np.broadcast_to([2, 3, 4, 5], (3, 2, 4)))
+    np.testing.assert_array_equal(out["observation"], np.broadcast_to([2, 3, 4, 5], (30, 20, 4)))
