@@ -129,8 +129,9 @@ def test_crafter_from_games_to_a_report(tmp_path: Path, repository: Path) -> Non
 
     runs = tmp_path / "runs/crafter"
     assert (runs / "likes/explain.html").is_file()
-    assert "achievements" in (runs / "report/report.md").read_text()
-    assert "collect_wood" in read_evaluation(runs / "games")["measures"]
+    assert "Crafter-v1" in (runs / "report/report.md").read_text()
+    # Two short games may well have reached nothing, and the report leaves out what never happened.
+    assert {"achievements", "collect_wood"} <= set(read_evaluation(runs / "games")["measures"])
 
 
 def test_a_real_model_judges_on_a_laptop(tmp_path: Path, repository: Path) -> None:
