@@ -49,8 +49,10 @@ class RatingReward:
         return {**values, "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
-        """The exponent of counts if the task of `spec` shows them, else 0, as in training."""
-        return 0.0 if spec.count_field is None else float(self.section.count_exponent)
+        """The exponent of counts if the task of `spec` shows them, else 0, as in training; sentences are counted here."""
+        if spec.count_field is None and self.section.by == MESSAGE:
+            return 0.0
+        return float(self.section.count_exponent)
 
     def load(self, spec: EnvironmentSpec) -> Any:
         """The reward of the setup. Raises UserError where it reads what `spec` does not show."""
@@ -181,6 +183,8 @@ class EpisodeRater:
         return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
 
     def _rate_sentences(self, record: PlayedEpisode) -> RatedEpisode:
+        assert record.texts is not None, "a reward of the text rates environments that show one"
+        assert record.text_index is not None
         sentences_of, value_of = rate_sentences(record.texts, self.lookup)
         visits: dict[bytes, int] = {}
         uncounted = []
