@@ -195,6 +195,8 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
     **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),
+    # CartPole has no text.
+    "train_agent:gym": lambda at: {"reward.dir": ""},
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
     "join_datasets": lambda at: {"dataset_dirs": f"{at.dataset},{at.other_dataset}"},
     "check_reward": lambda at: {"reward.dir": at.oni},

@@ -146,7 +146,7 @@ def test_wrappers_of_gymnasium_need_no_trust(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_wrappers_that_only_data_name_are_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
-    wrapper = f"{TOYS}:two_observations"
+    wrapper = f"{TOYS}:named_by_data_alone"
 
     with pytest.raises(UserError, match=f"config.environment.wrappers={wrapper}: .*--config.trust={wrapper}"):
         registry.spec(LAKE, wrappers=wrapper)
