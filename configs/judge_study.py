@@ -16,8 +16,8 @@ Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
   keyroom    MiniHack KeyRoom-S5, the same.
-  crafter    Crafter, 150,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
-             (`reward.by`). Needs the extra `crafter`; a run takes 2 to 4 minutes.
+  crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
+             (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _crafter() -> dict[str, Any]:
             "crafter.yaml",
             "crafter",
         ),
-        "training": "configs/train_agent.py:crafter --config.train_for_env_steps=150000",
+        "training": "configs/train_agent.py:crafter --config.train_for_env_steps=75000",
         "methods": methods,
         "tables": {"crafter": ",".join(methods)},
         "claims": "qwen15 > task: achievements; qwen15 > coin: achievements; qwen15 > smollm2: achievements; "
