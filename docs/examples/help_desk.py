@@ -13,6 +13,7 @@ remedies by chance, so that an agent which speaks as they do earns about -0.2, a
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -71,7 +72,7 @@ class HelpDesk(TextEnvironment):
         """The clerk says `action`, and the customer answers unless that ends the dialogue."""
         if self._desk.ended:
             raise ValueError("the dialogue has ended")
-        words = set(action.lower().replace(".", " ").replace("?", " ").split())
+        words = set(re.findall("[a-z]+", action.lower()))
         remedies = [remedy for remedy in REMEDIES if remedy in words]
         knows_order = any("It is" in text for text in self._desk.texts)
         reward = 0.0
