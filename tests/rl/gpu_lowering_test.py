@@ -130,7 +130,7 @@ def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Pro
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
     learner = Learner(update, state, parallel, Mock(), Meters())
     batch = random_batch(SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0)
-    return learner._update, learner.state, parallel.put_batch(batch, BATCH_AXES)
+    return learner.update_program, learner.state, parallel.put_batch(batch, BATCH_AXES)
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
 def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     network = nethack_network(core=core, dtype=dtype)
     params = random_params(network)
-    lowered(Publisher([], network.prepare)._copy, params)
+    lowered(Publisher([], network.prepare).copy_program, params)
     prepared = jax.eval_shape(network.prepare, params)
     assert not jax.tree.leaves(prepared.tables)
     # Ten groups of four environments, each with three slots; five groups are served.
@@ -189,7 +189,7 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     state = inference.ActingState(table, network.initial_state(121), jnp.int32(0))
     key = jax.random.PRNGKey(0)
     packed = np.zeros(layout.size, np.uint8)
-    program = inference._Program(network, layout).run
+    program = inference.CallProgram(network, layout).run
     text = lowered(program, prepared, state, key, packed)
     short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
     assert products(text, "convolution")[0][0] == f"20x18x18x48x{short}"
@@ -197,10 +197,10 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     assert donated(text) == [False] * num_params + [True] * 3 + [False] * 2
     observation = layout.views(packed).observation
     first = np.ones(20, np.uint8)
-    lowered(inference._gather, table, rows)
-    lowered(batcher._select, [table, table], np.zeros(41, np.int32))
+    lowered(inference.gather_rows, table, rows)
+    lowered(batcher.select_rows, [table, table], np.zeros(41, np.int32))
     policy = agent_policy.AgentPolicy("agent", network, params)
-    lowered(policy._apply, params, observation, first, network.initial_state(20))
+    lowered(policy.apply, params, observation, first, network.initial_state(20))
 
 
 @pytest.mark.extra
@@ -236,5 +236,5 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
         messages = parallel.put_batch(np.zeros((1024, 256), np.uint8), 0)
         lowered(task.rewards_of_messages, params.params, messages)
         # Looked up on a GPU where JAX_PLATFORMS leaves the CPU out.
-        program = reward_model._message_program(task.network.architecture, 1, None)
+        program = reward_model.message_program(task.network.architecture, 1, None)
         lowered(program, params.params, np.zeros((8, 256), np.uint8))
