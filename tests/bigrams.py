@@ -67,16 +67,15 @@ class Bigrams(Task):
         if self.die_at is not None and first + count > self.die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         steps = range(first, first + count)
-        places = [seeds.rng(self.seed, "step", n).integers(0, len(self.text) - 1, BATCH) for n in steps]
-        return {"letter": self.text[places], "next": self.text[np.add(places, 1)]}
+        positions = [seeds.rng(self.seed, "step", n).integers(0, len(self.text) - 1, BATCH) for n in steps]
+        return {"letter": self.text[positions], "next": self.text[np.add(positions, 1)]}
 
     def evaluate(self, state: State, shared: Any, position: TrainingPosition) -> Evaluation:
         size = (len(self.text) - 1) // BATCH * BATCH
         columns = {"letter": self.text[:size], "next": self.text[1 : size + 1]}
         loss = float(self._loss(state.logits, self.parallel.put_batch(columns, 0)))
-        row = {f"train/{name}": n for name, n in self.shown(position.sums).items()} | {
-            "validation/loss": loss
-        }
+        row = {f"train/{name}": number for name, number in self.shown(position.sums).items()}
+        row["validation/loss"] = loss
         return Evaluation(row, {"alphabet": {"letters": LETTERS}}, f"step {position.step}: loss {loss:.3f}")
 
     def units(self, step: int) -> int:

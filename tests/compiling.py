@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import logging
 import mmap
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,34 @@ def _quick_environment() -> dict[str, str]:
 QUICKLY = _quick_environment()
 
 
+class _CompilationLog(logging.Handler):
+    """Notes the names of programs in jax's messages "Compiling NAME with ..."."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        match = re.match(r"Compiling (\S+) with", record.getMessage())
+        if match:
+            self.names.append(match[1])
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """Yields a list of the names of programs, such as 'jit(step)', that jax compiles in the block or takes from disk."""
+    import jax
+
+    log = _CompilationLog()
+    logger = logging.getLogger("jax")
+    logger.addHandler(log)
+    try:
+        with jax.log_compiles():
+            yield log.names
+    finally:
+        logger.removeHandler(log)
+
+
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
     """Compiles quickly what is compiled in the block, and leaves jax's settings as they were."""
@@ -51,8 +81,10 @@ def quickly() -> Iterator[None]:
     from jax._src import compiler
 
     names = (
-        "jax_disable_most_optimizations jax_compilation_cache_dir jax_persistent_cache_min_compile_time_secs"
-    ).split()
+        "jax_disable_most_optimizations",
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+    )
     before = {name: jax.config.values[name] for name in names}
     options_of_jax = compiler.get_compile_options
 

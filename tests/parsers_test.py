@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from motif_jax.envs import registry
 from motif_jax.ilql.tasks import registry as text_registry
 from motif_jax.ilql.tasks.wordle import policies, tweets
 from motif_jax.motif.annotation import chat, serve
+from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.parsing import AnswerParser, make_form
 from motif_jax.play import agents
 from motif_jax.reports import compare
@@ -26,6 +26,7 @@ from motif_jax.rl.settings import actor_cores
 FORM = make_form('("best_description": {verdict})', ("1", "2", "None"))
 OURS = AnswerParser(FORM)
 PUBLISHED = AnswerParser(FORM, first_match=True)
+JUDGE = serve.ChatJudge(AnnotatorConfig(), "lexicon", "")
 
 
 def coordinator(text: str) -> None:
@@ -34,9 +35,8 @@ def coordinator(text: str) -> None:
 
 def judge_request(text: str) -> None:
     """A request to the stand-in of a language model's server: always an answer."""
-    judge: Any = SimpleNamespace(models=lambda: {}, reply=lambda request: (200, {}))
     for method in ("GET", "POST"):
-        status, body = serve.handle(judge, method, "/v1/chat/completions", text.encode("utf-8", "replace"))
+        status, body = serve.handle(JUDGE, method, "/v1/chat/completions", text.encode("utf-8", "replace"))
         assert status in (200, 400, 404)
         json.dumps(body)
 

@@ -19,44 +19,46 @@ from motif_jax.lm.token_data.writer import TokensWriter
 
 @contextlib.contextmanager
 def takes(steps: int) -> Iterator[None]:
-    """Fails where the offline trainings in the block take other than so many steps together."""
+    """Fails unless the offline trainings in the block take so many steps together."""
     train_chunk = OfflineTrainer.train_chunk
-    taken = [0]
+    chunk_steps: list[int] = []
 
-    def counted(self: OfflineTrainer, *arguments: Any) -> Any:
-        carry, numbers = train_chunk(self, *arguments)
-        taken.append(sum(len(part[FINITE]) for part in numbers))
-        return carry, numbers
+    def count_steps(self: OfflineTrainer, *arguments: Any) -> Any:
+        carry, call_metrics = train_chunk(self, *arguments)
+        chunk_steps.append(sum(len(metrics[FINITE]) for metrics in call_metrics))
+        return carry, call_metrics
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OfflineTrainer, "train_chunk", counted)
+        patch.setattr(OfflineTrainer, "train_chunk", count_steps)
         yield
-    assert sum(taken) == steps
+    assert sum(chunk_steps) == steps
 
 
 def saved_step(workdir: Path) -> int:
     """The step that a run continues from, 0 where none was saved."""
-    count = [0]
+    steps = [0]
     for folder in (workdir / CHECKPOINTS, workdir / RESUME):
         if folder.is_dir():
             with Checkpoints(folder, keep=None, read_only=True) as checkpoints:
-                if (latest := checkpoints.latest()) is not None:
-                    count.append(checkpoints.restore(latest, {"position": JSON})["position"]["step"])
-    return max(count)
+                latest = checkpoints.latest()
+                if latest is not None:
+                    position = checkpoints.restore(latest, {"position": JSON})["position"]
+                    steps.append(position["step"])
+    return max(steps)
 
 
 @contextlib.contextmanager
 def tokenised(max_items: int | None = None) -> Iterator[list[Any]]:
-    """Gives the items that datasets of tokens get in the block; the one behind `most` of them ends it, as if it were killed there."""
+    """Yields the items that datasets of tokens get in the block; after `max_items` of them it ends, as if it were killed there."""
     add = TokensWriter.add
     items = list[Any]()
 
-    def told(self: TokensWriter, *arguments: Any, **named: Any) -> None:
+    def add_and_note(self: TokensWriter, *arguments: Any, **named: Any) -> None:
         if len(items) == max_items:
             raise KeyboardInterrupt
         items.append(arguments)
         add(self, *arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(TokensWriter, "add", told)
+        patch.setattr(TokensWriter, "add", add_and_note)
         yield items

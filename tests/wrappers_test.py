@@ -36,16 +36,16 @@ class Talking(gymnasium.Env):
         self._start = start
 
     def _observation(self) -> dict[str, np.ndarray]:
-        return {"message": np.frombuffer(SAID[self._at].encode().ljust(256, b"\0"), np.uint8)}
+        return {"message": np.frombuffer(SAID[self.position].encode().ljust(256, b"\0"), np.uint8)}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict]:
         super().reset(seed=seed)
-        self._at = self._start
+        self.position = self._start
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
-        self._at += 1
-        return self._observation(), float(100 * self._at), self._at == len(SAID) - 1, False, {}
+        self.position += 1
+        return self._observation(), float(100 * self.position), self.position == len(SAID) - 1, False, {}
 
 
 def worth(texts: Any) -> np.ndarray:
@@ -99,7 +99,7 @@ def test_the_step_that_ends_an_episode_is_paid_for_its_text() -> None:
     [
         lambda observation: observation["message"],
         lambda info, reward, terminated: f"{reward:.0f} {terminated}" if info else "",
-        lambda obs, inf, env, act: "" if act is None else f"{act} {env.unwrapped._at}",
+        lambda obs, inf, env, act: "" if act is None else f"{act} {env.unwrapped.position}",
         lambda action, truncated: f"{action} {truncated}",
         "info:said.text",
         "obs:message",
@@ -121,7 +121,7 @@ class Told(Talking):
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         observation, reward, terminated, truncated, _ = super().step(action)
-        return observation, reward, terminated, truncated, {"said": {"text": SAID[self._at]}}
+        return observation, reward, terminated, truncated, {"said": {"text": SAID[self.position]}}
 
 
 def test_a_function_of_a_batch_of_observations_still_serves_vectors() -> None:

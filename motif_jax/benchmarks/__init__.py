@@ -62,7 +62,7 @@ def check(config: ConfigDict) -> None:
         check_of_benchmark(config)
 
 
-def _machine() -> dict[str, Any]:
+def machine_description() -> dict[str, Any]:
     """The processor of this machine and, where jax is in use, its devices."""
     file = Path("/proc/cpuinfo")
     text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -104,7 +104,7 @@ def result(
         "unit": unit,
         "baseline": baseline,
         **comparison,
-        "machine": _machine(),
+        "machine": machine_description(),
         "settings": config.options.to_dict(),
         **more,
     }

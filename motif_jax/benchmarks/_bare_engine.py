@@ -46,14 +46,18 @@ def _noting(press: Callable[[int], None], keys: list[int]) -> Callable[[int], No
 
 
 class Bare:
-    """The engine alone, which plays a script; each game has a copy of the engine's code of its own."""
+    """The engine alone, which plays a script.
+
+    Attributes:
+      engines: one of each game, with a copy of the engine's code of its own.
+    """
 
     def __init__(self, script: Script, seed: int) -> None:
         self._script = script
         self._seed = seed
-        self._engines = [NetHackEngine(shared_code=False) for _ in script]
+        self.engines = [NetHackEngine(shared_code=False) for _ in script]
         self._episodes = [0] * len(script)
-        for index, engine in enumerate(self._engines):
+        for index, engine in enumerate(self.engines):
             engine.start(*game_seeds(derive(seed, index, 0)))
 
     def play(self, start: int, stop: int) -> None:
@@ -61,7 +65,7 @@ class Bare:
         # Looked up once, not at every step: this loop is the baseline that is to be as fast as can be.
         handles = [
             (e, e.step, e.done, e.buffers.misc, e.buffers.message_memory, steps, index)
-            for index, (e, steps) in enumerate(zip(self._engines, self._script, strict=True))
+            for index, (e, steps) in enumerate(zip(self.engines, self._script, strict=True))
         ]
         for position in range(start, stop):
             for engine, step, done, misc, message, steps, index in handles:
@@ -85,5 +89,5 @@ class Bare:
                     engine.start(*game_seeds(derive(self._seed, index, self._episodes[index])))
 
     def close(self) -> None:
-        for engine in self._engines:
+        for engine in self.engines:
             engine.close()

@@ -22,9 +22,10 @@ from motif_jax.lm import config as configs
 from motif_jax.lm.model import LanguageModel
 
 
-def _t5(
+def t5_shape(
     width: int, inner: int, layers: int, heads: int, key: int = 64, vocabulary: int = 32128
 ) -> dict[str, Any]:
+    """The content of config.json of a T5: `inner` is the width of its feed-forward layers, `key` that of an attention head."""
     return {
         "model_type": "t5", "vocab_size": vocabulary, "d_model": width, "d_kv": key, "d_ff": inner, "num_layers": layers,
         "num_heads": heads, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
@@ -32,7 +33,8 @@ def _t5(
     }  # fmt: skip
 
 
-def _gpt2(width: int, layers: int, heads: int, vocabulary: int = 50257) -> dict[str, Any]:
+def gpt2_shape(width: int, layers: int, heads: int, vocabulary: int = 50257) -> dict[str, Any]:
+    """The content of config.json of a GPT-2 with 1,024 positions."""
     return {
         "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": 1024, "n_embd": width, "n_layer": layers,
         "n_head": heads, "bos_token_id": 50256, "eos_token_id": 50256,
@@ -41,13 +43,13 @@ def _gpt2(width: int, layers: int, heads: int, vocabulary: int = 50257) -> dict[
 
 # The content of config.json by name: published shapes, and two small ones.
 SHAPES: dict[str, dict[str, Any]] = {
-    "flan_t5_small": _t5(512, 1024, 8, 6),
-    "flan_t5_large": _t5(1024, 2816, 24, 16),
-    "gpt2": _gpt2(768, 12, 12),
-    "gpt2_medium": _gpt2(1024, 24, 16),
-    "quick_t5": _t5(128, 256, 2, 4, key=32, vocabulary=512),  # of the quick run of docs/glam.md
-    "tiny_t5": _t5(16, 24, 1, 2, key=8, vocabulary=64),
-    "tiny_gpt2": _gpt2(16, 1, 2, vocabulary=64),
+    "flan_t5_small": t5_shape(512, 1024, 8, 6),
+    "flan_t5_large": t5_shape(1024, 2816, 24, 16),
+    "gpt2": gpt2_shape(768, 12, 12),
+    "gpt2_medium": gpt2_shape(1024, 24, 16),
+    "quick_t5": t5_shape(128, 256, 2, 4, key=32, vocabulary=512),  # of the quick run of docs/glam.md
+    "tiny_t5": t5_shape(16, 24, 1, 2, key=8, vocabulary=64),
+    "tiny_gpt2": gpt2_shape(16, 1, 2, vocabulary=64),
 }
 
 

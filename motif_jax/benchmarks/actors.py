@@ -126,7 +126,7 @@ class _Pool:
         remaining = steps * self._config.groups
         ready = self._held
         self._held = []
-        processor_before = _processor_seconds(pool.pids())
+        processor_before = processor_seconds(pool.pids())
         start = time.perf_counter()
         while True:
             acting = ready[:remaining]
@@ -141,7 +141,7 @@ class _Pool:
                 break
             ready = pool.ready(1.0)
         clock_seconds = time.perf_counter() - start
-        return _processor_seconds(pool.pids()) - processor_before, clock_seconds
+        return processor_seconds(pool.pids()) - processor_before, clock_seconds
 
     def memory(self) -> float:
         """Memory of all other processes (proportional set size), bytes a game."""
@@ -149,7 +149,7 @@ class _Pool:
         return sum(process.memory_full_info().pss for process in processes) / self._config.num_envs
 
 
-def _processor_seconds(pids: Sequence[int]) -> float:
+def processor_seconds(pids: Sequence[int]) -> float:
     """Processor time of processes so far."""
     try:
         texts = [Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii") for pid in pids]

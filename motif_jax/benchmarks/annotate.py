@@ -89,18 +89,18 @@ def _alternate(
     labels = np.empty(0)
     bare_labels = np.empty(0)
     annotator: Any = session.annotator
-    _stage_seconds(session, questions[:64])  # warm-up of both sides
+    time_stage(session, questions[:64])  # warm-up of both sides
     for _ in range(repeats):
         annotator.engine.reset_prefix_cache()
-        seconds, labels = _stage_seconds(session, questions)
+        seconds, labels = time_stage(session, questions)
         stage_rates.append(len(questions) / seconds)
         annotator.engine.reset_prefix_cache()
-        seconds, bare_labels = _bare_seconds(annotator, questions)
+        seconds, bare_labels = time_bare_engine(annotator, questions)
         bare_rates.append(len(questions) / seconds)
     return stage_rates, bare_rates, labels, bare_labels
 
 
-def _stage_seconds(session: AnnotationSession, questions: list[Question]) -> tuple[float, np.ndarray]:
+def time_stage(session: AnnotationSession, questions: list[Question]) -> tuple[float, np.ndarray]:
     """Seconds in which the stage answers and stores, and its labels [questions]."""
     with tempfile.TemporaryDirectory() as folder:
         shard = shards.Annotation(Path(folder), "measured").open_shard(0, 1, {"versions": {}})
@@ -113,7 +113,7 @@ def _stage_seconds(session: AnnotationSession, questions: list[Question]) -> tup
     return seconds, np.array([answers[question.id].label for question in questions])
 
 
-def _bare_seconds(annotator: Any, questions: list[Question]) -> tuple[float, np.ndarray]:
+def time_bare_engine(annotator: Any, questions: list[Question]) -> tuple[float, np.ndarray]:
     """Seconds in which the bare engine answers, and its labels [questions]."""
     from vllm import SamplingParams
 

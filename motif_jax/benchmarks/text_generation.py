@@ -52,8 +52,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
     decoding = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
     shape = (chosen.batch_size, chosen.prompt_tokens)
     prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
-    ours = functools.partial(_ours, agent, decoding, prompts)
-    plain = functools.partial(_plain(agent, decoding), agent.params, jnp.asarray(prompts, jnp.int32))
+    ours = functools.partial(write_with_caches, agent, decoding, prompts)
+    plain = functools.partial(
+        make_plain_writer(agent, decoding), agent.params, jnp.asarray(prompts, jnp.int32)
+    )
     equal = float((ours() == np.asarray(plain())).mean())
     rates = _language.rates(config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens)
     return result(
@@ -67,7 +69,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _ours(agent: FreshAgent, decoding: Decoding, prompts: np.ndarray) -> np.ndarray:
+def write_with_caches(agent: FreshAgent, decoding: Decoding, prompts: np.ndarray) -> np.ndarray:
     """Generates with caches: tokens int32 [B, M]."""
     capacity = prompts.shape[1] + decoding.max_tokens + 56
     session = TextSession(agent.decoder, agent.params, len(prompts), decoding, _MARKS, capacity=capacity)
@@ -76,7 +78,7 @@ def _ours(agent: FreshAgent, decoding: Decoding, prompts: np.ndarray) -> np.ndar
     return session.write(keys, np.ones(len(prompts), bool)).tokens
 
 
-def _plain(agent: FreshAgent, decoding: Decoding) -> Any:
+def make_plain_writer(agent: FreshAgent, decoding: Decoding) -> Any:
     """A function (params, prompts int32 [B, T]) -> tokens int32 [B, M] that loops without caches."""
     decoder = agent.decoder
     network = decoder.network

@@ -23,7 +23,7 @@ _POSITIONS = 128
 _DECODING = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)  # published for Wordle
 
 
-class _RereadingActor(AgentTextActor):
+class RereadingActor(AgentTextActor):
     """An actor without caches: it begins its episodes again at every turn."""
 
     def begin(self, episodes: Sequence[int]) -> None:
@@ -56,7 +56,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     tokenizer = task.tokenizer()
     agent = _text_agents.make(chosen, tokenizer.size, _POSITIONS, config.seed)
     together = AgentTextActor(agent.decoder, agent.params, tokenizer, _DECODING, 1)
-    alone = _RereadingActor(agent.decoder, agent.params, tokenizer, _DECODING, 1)
+    alone = RereadingActor(agent.decoder, agent.params, tokenizer, _DECODING, 1)
     # The first games, which compile, do not count.
     _games_per_second(task, together, chosen.games, chosen.games)
     _games_per_second(task, alone, 1, 1)

@@ -79,6 +79,10 @@ class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
         size = self.length()
         return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
+    def fileno(self) -> int:
+        """The descriptor of the open file."""
+        return self._descriptor
+
     def length(self) -> int:
         """Bytes of the file."""
         return os.fstat(self._descriptor).st_size

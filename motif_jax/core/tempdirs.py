@@ -50,7 +50,7 @@ def remove_abandoned() -> None:
 
 
 @functools.cache
-def _process_folder(process: int) -> Path:
+def process_folder(process: int) -> Path:
     """The folder of the process with this id: a forked child makes its own."""
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=_prefix()))
@@ -63,14 +63,14 @@ def _process_folder(process: int) -> Path:
 
 def remove_own() -> None:
     """Removes the folder of this process; for processes that end without `atexit`'s functions."""
-    shutil.rmtree(_process_folder(os.getpid()), ignore_errors=True)
+    shutil.rmtree(process_folder(os.getpid()), ignore_errors=True)
 
 
 @contextlib.contextmanager
 def own_folders() -> Iterator[str]:
     """Makes `tempfile` create folders inside the folder of this process, and yields that folder."""
     previous = tempfile.tempdir
-    folder = _process_folder(os.getpid())
+    folder = process_folder(os.getpid())
     tempfile.tempdir = str(folder)
     try:
         yield str(folder)

@@ -178,7 +178,7 @@ class LanguageAgent(PromptReader):
         prompt = jnp.maximum(tokens, 0)
         # An empty row, which compilation has, reads one token.
         valid = (tokens >= 0).at[:, 0].set(True)
-        model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
+        model = self.model.with_dropout(dropout_key(params, tokens)) if self.dropout else self.model
         with finetune_params.active(params, self.adaptation.spec):
             if ACTIONS in self.heads.configs:
                 states = _opening_states(model, params["model"], prompt, valid)
@@ -225,8 +225,8 @@ def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid:
     return model.extend(params, context, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
 
 
-def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
-    """The dropout key of one call, a hash of rows and parameters.
+def dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
+    """The dropout key of one call, a hash of rows `tokens` int32 [..., T] and of parameters.
 
     `PolicyNetwork.apply` receives no key, and a resumed run draws the same masks again.
     """

@@ -66,7 +66,7 @@ class TextTraining(GradientTask):
         self._updates_target = bool(self.target) and objective.weights.of_values
         self._polyak = config.method.polyak
         self._copy_every = config.method.copy_every
-        self._measure = parallel.wrap(self._measure_core)
+        self._measure = parallel.wrap(self.measure_core)
         self._held_out = data.held_out.all_batches(config.evaluation_batches)
 
     def _parts(self, batches: TextBatch, average: str) -> Part:
@@ -79,7 +79,7 @@ class TextTraining(GradientTask):
             denominators = [numbers * len(numbers) for numbers in counts]
         return Part(batches, Counts(*denominators))
 
-    def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
+    def measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
         """The terms of a batch as means, and the numbers of actions and tokens behind them."""
         params, target, shared = state
         parts = self._parts(self.micro_batches(batch), "batch")

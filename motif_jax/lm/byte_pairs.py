@@ -58,7 +58,7 @@ def smallest(architecture: str) -> int:
     return BYTES + len(specials(architecture).all)
 
 
-def _short_words(texts: Iterable[str]) -> Iterator[str]:
+def cut_long_words(texts: Iterable[str]) -> Iterator[str]:
     """Cuts texts with very long words or blanks: the trainer is quadratic in their length."""
     for text in texts:
         long = re.search(rf"\S{{{_LONGEST_WORD}}}|\s{{{_LONGEST_WORD}}}", text)
@@ -101,7 +101,7 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
         max_token_length=_LONGEST_PHRASE if phrases else None,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_short_words(texts), trainer)
+    tokenizer.train_from_iterator(cut_long_words(texts), trainer)
     around = {"t5": f"$A {named.end}", "roberta": f"{named.start} $A {named.end}"}.get(architecture)
     if around:
         numbers = [(token, tokenizer.token_to_id(token)) for token in named.all]

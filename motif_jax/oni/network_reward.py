@@ -36,6 +36,7 @@ class NetworkReward(OnlineReward, abc.ABC):
       certain: class attribute, the target of each label of the form.
       epochs: class attribute, whether below 25,000 labels the steps of an arrival run through shuffled epochs (published).
       taken: gradient steps whose parameters pay.
+      trainer: trains the network, beside the caller except in serial runs.
     """
 
     certain: tuple[float, ...]
@@ -57,7 +58,7 @@ class NetworkReward(OnlineReward, abc.ABC):
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
         state = jax.device_put(state, _training_device(training.device, self._device))
         # A serial run trains in the caller's thread, so that the outcome is there when the batch is paid.
-        self._trainer = Trainer(self.model, state, training.batch_size, in_thread=not run.serial)
+        self.trainer = Trainer(self.model, state, training.batch_size, in_thread=not run.serial)
         self.taken = 0
         # Labels that a finished job has measured before it trained on them.
         self._measured = 0
@@ -121,7 +122,7 @@ class NetworkReward(OnlineReward, abc.ABC):
         self.compute(self.table.params, texts)
 
     def close(self) -> None:
-        self._trainer.close()
+        self.trainer.close()
         super().close()
 
     def take(self, labels: Sequence[Label]) -> list[Label]:
@@ -143,8 +144,8 @@ class NetworkReward(OnlineReward, abc.ABC):
         self.schedule.update(arrived, len(self.labels), self.asking)
         changed = self._collect()
         amount = self.schedule.amount()
-        if amount and self._trainer.running is None:
-            self._trainer.begin(self._job(amount, len(self.labels)))
+        if amount and self.trainer.running is None:
+            self.trainer.begin(self._job(amount, len(self.labels)))
             # In a serial run the job has ended already.
             changed = self._collect() or changed
         return changed
@@ -159,7 +160,7 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def _collect(self) -> bool:
         """Pays by the trained parameters from now on; False where no gradient steps have ended."""
-        outcome = self._trainer.take()
+        outcome = self.trainer.take()
         if outcome is None:
             return False
         amount = len(outcome.job.draws)
@@ -174,10 +175,10 @@ class NetworkReward(OnlineReward, abc.ABC):
         return True
 
     def _params(self) -> Any:
-        return jax.device_put(self._trainer.state.params, self._device)
+        return jax.device_put(self.trainer.state.params, self._device)
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        state = self._trainer.state
+        state = self.trainer.state
         # By number, since the optimiser's state is no tree of names; with zeros, so that the names sort as the numbers do.
         leaves = enumerate(jax.tree.leaves(state.opt_state))
         optimizer = {f"{index:03d}": np.asarray(leaf) for index, leaf in leaves}
@@ -192,10 +193,10 @@ class NetworkReward(OnlineReward, abc.ABC):
         return arrays, data
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        state = self._trainer.state
+        state = self.trainer.state
         leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
         opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
-        self._trainer.state = jax.tree.map(_like, state, EnsembleState(arrays["params"], opt_state))
+        self.trainer.state = jax.tree.map(_like, state, EnsembleState(arrays["params"], opt_state))
         self.taken = data["taken"]
         self._measured = data["tried"]
         self.schedule.owed = data["owed"]

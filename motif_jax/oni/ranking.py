@@ -84,6 +84,9 @@ class RankingReward(NetworkReward):
     The moments are those of all steps paid since the first training; a batch is merged before it is normalised. With
     `config.decay` below 1, older steps count less. With `config.normalise` False the reward is r, without threshold. With
     `compat.oni_ranking_raw_reward` it is r, too, and the moments are still updated.
+
+    Attributes:
+      observed: observations of each text, by its row in `stats`: every `pairs.every`th step that showed it; int64 [rows].
     """
 
     form = PAIR
@@ -95,8 +98,7 @@ class RankingReward(NetworkReward):
         self.moments = RunningMoments()
         self._is_raw = self.run.config.compat.oni_ranking_raw_reward or not self.config.normalise
         self._labelled_pairs: set[tuple[str, ...]] = set()
-        # Observations of each text, by its row in `stats`: every `pairs.every`th step that showed it.
-        self._observed = np.zeros(0, np.int64)
+        self.observed = np.zeros(0, np.int64)
 
     @classmethod
     def check(cls, config: LearnedReward) -> None:
@@ -140,7 +142,7 @@ class RankingReward(NetworkReward):
         rng = seeds.rng(self.run.config.seed, "reward pairs", batch.number)
         self._observe(rows, batch.counts, rng)
         settings = self.config.pairs
-        weights = self._observed[: len(self.stats)]
+        weights = self.observed[: len(self.stats)]
         if not weights.any() or self.source.queued() >= settings.waiting:
             return [], [], None
         if settings.distinct:
@@ -162,13 +164,13 @@ class RankingReward(NetworkReward):
 
     def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
         """Counts every `pairs.every`th step of a batch."""
-        if len(self.stats) > len(self._observed):
-            self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
+        if len(self.stats) > len(self.observed):
+            self.observed = np.concatenate([self.observed, np.zeros(max(1024, len(self.stats)), np.int64)])
         # Steps of the same text are neighbours here: a random phase for each batch treats all texts alike.
         every = self.config.pairs.every
         ends = np.cumsum(counts) + int(rng.integers(every))
         starts = ends - counts
-        self._observed[rows] += ends // every - starts // every
+        self.observed[rows] += ends // every - starts // every
 
     def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
         """How uncertain the reward is about each pair: the members' disagreement, or the nearness of a single network's rewards."""
@@ -184,13 +186,13 @@ class RankingReward(NetworkReward):
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays, data = super().own_state()
-        observed = self._observed[: len(self.stats)].tolist()
+        observed = self.observed[: len(self.stats)].tolist()
         return arrays, {**data, "moments": dataclasses.astuple(self.moments), "observed": observed}
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         super().restore_own(arrays, data)
         self.moments = RunningMoments(*data["moments"])
-        self._observed = np.array(data["observed"], np.int64)
+        self.observed = np.array(data["observed"], np.int64)
 
     def metrics(self) -> dict[str, float]:
         return {

@@ -12,7 +12,7 @@ afterwards. Results do not depend on the number of processes. The order to read:
 The commands:
 
     evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py resumes)
-    visualize.py                episodes on the terminal (keyboard.py), or recorded without one
+    visualize.py                episodes on the terminal (playback.py, keyboard.py), or recorded without one
     replay.py                   recorded episodes, with the values of a reward and of an agent
     watching.py                 an episode step by step, and as a film, for the two above
     terminal.py                 a step on the terminal

@@ -41,7 +41,11 @@ _NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network
 
 
 class AgentPolicy:
-    """A network with parameters, as `policies.BatchPolicy`."""
+    """A network with parameters, as `policies.BatchPolicy`.
+
+    Attributes:
+      apply: the compiled step (params, fields by name [B, ...], first uint8 [B], state) -> (logits [B, actions], values [B], state).
+    """
 
     in_workers = False
 
@@ -49,7 +53,7 @@ class AgentPolicy:
         self.name = name
         self._network = network
         self.params = jax.device_put(params)
-        self._apply = jax.jit(functools.partial(_act, network))
+        self.apply = jax.jit(functools.partial(_act, network))
 
     def initial_state(self, batch_size: int) -> Any:
         return self._network.initial_state(batch_size)
@@ -59,7 +63,7 @@ class AgentPolicy:
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """See `policies.BatchPolicy.act`."""
         fields = self._network.cropped({name: observation[name] for name in self._network.fields})
-        logits, values, state = self._apply(self.params, fields, first, state)
+        logits, values, state = self.apply(self.params, fields, first, state)
         return np.asarray(logits), np.asarray(values), state
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import termios
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +16,11 @@ from rich.live import Live
 from motif_jax.core import interruption, run_folder, seeds
 from motif_jax.core.errors import printable
 from motif_jax.envs import registry
-from motif_jax.play import evaluation_setup, keyboard, messages, terminal, watching
+from motif_jax.play import evaluation_setup, keyboard, messages, playback, terminal, watching
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.schema import read_section
-
-_HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
-SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
-KeyOf = Callable[[float], str | None]
-# While it waits for a key, the terminal looks for a signal at least so often.
-_LOOK_SECONDS = 0.5
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -65,7 +58,7 @@ class _Episodes:
         for index in range(self._config.episodes):
             player = self._player(index)
             self._keep(index, player.title, player.show(self._console))
-            if player.quit:
+            if player.playback.quit:
                 return
 
     def record(self, stop: interruption.Interruption) -> int | None:
@@ -136,13 +129,8 @@ class _Player:
         self._maker = watching.FilmMaker(setup.environment, setup.options, seed, spec, title)
         self.title = f"{title}, seed {seed}"
         self._totals = terminal.RewardTotals()
-        # Set by keys.
-        self._paused = False
-        self._skipping = False
-        self._finishing = False
-        self.quit = False
-        # Steps a second.
-        self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf
+        speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf
+        self.playback = playback.Playback(speed)
 
     def _next(self) -> Iterator[watching.WatchedStep]:
         for watched in self._steps:
@@ -163,7 +151,7 @@ class _Player:
         return self._finish()
 
     def show(self, console: Console) -> watching.Film:
-        """Plays the episode on the terminal, by the keys of `_HELP`."""
+        """Plays the episode on the terminal, by the keys of `playback.HELP`."""
         with interruption.Interruption(quiet=True) as stop:
             try:
                 with (
@@ -182,57 +170,15 @@ class _Player:
                 stop.leave()
         return self._finish()
 
-    def _show(self, key_of: KeyOf, live: Live, stop: interruption.Interruption) -> None:
-        for watched in self._next():
-            if stop.requested:
-                return
-            rewarded = (
-                watched.intrinsic > 0 if watched.reward is not None else abs(watched.task_reward) > 0.015
-            )
-            # On the way to a reward nothing is drawn, on the way to the end every 50th step.
-            is_hidden = (self._finishing and watched.step % 50) or (self._skipping and not rewarded)
-            if is_hidden and watched.choice is not None:
-                continue
-            self._skipping = False
+    def _show(self, key_of: playback.KeyOf, live: Live, stop: interruption.Interruption) -> None:
+        def draw(watched: watching.WatchedStep) -> None:
             live.update(self._view(watched, live.console.size.height), refresh=True)
-            self._wait(key_of, live, watched, stop)
-            if self.quit:
-                return
+
+        self.playback.show(self._next(), draw, key_of, stop)
 
     def _view(self, watched: watching.WatchedStep, height: int) -> Group:
-        speed = f"{self._speed:g} steps/s" if self._speed < math.inf else "full speed"
-        state = "paused" if self._paused else speed
-        return terminal.view(watched, self._totals, self._names, self.title, state, _HELP, height)
-
-    def _wait(
-        self, key_of: KeyOf, live: Live, watched: watching.WatchedStep, stop: interruption.Interruption
-    ) -> None:
-        due = time.monotonic() + 1 / self._speed
-        at_end = watched.choice is None
-        while not stop.requested:
-            hold = (self._paused or at_end) and not self._finishing
-            left = math.inf if hold else max(0.0, due - time.monotonic())
-            key = key_of(min(left, _LOOK_SECONDS))
-            if key is None and left <= _LOOK_SECONDS:
-                return
-            if key is not None and (self._press(key) or at_end):
-                return
-            live.update(self._view(watched, live.console.size.height), refresh=True)
-
-    def _press(self, key: str) -> bool:
-        """Does what a key says; returns whether the next step is to be played at once."""
-        if key == " ":
-            self._paused = not self._paused
-        elif key in ("+", "=", "up", "-", "down"):
-            faster = key not in ("-", "down")
-            if faster:
-                self._speed = min((speed for speed in SPEEDS if speed > self._speed), default=self._speed)
-            else:
-                self._speed = max((speed for speed in SPEEDS if speed < self._speed), default=self._speed)
-        elif key == "n":
-            self._skipping = True
-        elif key == "e":
-            self._finishing = True
-        elif key == "q":
-            self.quit = True
-        return key in ("right", ".", "n", "e", "q")
+        speed = self.playback.speed
+        state = f"{speed:g} steps/s" if speed < math.inf else "full speed"
+        if self.playback.paused:
+            state = "paused"
+        return terminal.view(watched, self._totals, self._names, self.title, state, playback.HELP, height)

@@ -80,7 +80,7 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
             "file's task, and its tokenizer in config.options"
         )
     agent = TextAgentNetwork(LanguageModel(imported.config), imported.design)
-    method = _method(config, imported.design)
+    method = method_of(config, imported.design)
     _require_fit(config, agent, imported.params)
     begin()
     run_folder.prepare(workdir, config)
@@ -95,7 +95,8 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
         print(printable(f"not used: {', '.join(imported.left_over)}"))
 
 
-def _method(config: ConfigDict, design: Any) -> str:
+def method_of(config: ConfigDict, design: Any) -> str:
+    """The method that a file's parts belong to. Raises UserError: `config.method` names one of other parts."""
     method = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:
         return method

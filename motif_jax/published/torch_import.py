@@ -165,13 +165,13 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
     shapes = {name: array.shape for name, array in layout.to_torch(empty).items()}
-    shapes = {name: shapes[name] for name in sorted(shapes, key=_agent_order)}
+    shapes = {name: shapes[name] for name in sorted(shapes, key=published_agent_order)}
     checkpoint = _with_27_status_numbers(checkpoint, shapes)
     match = _match(checkpoint, shapes, names)
     return layout.from_torch(match.tensors(checkpoint.tensors), abstract), match
 
 
-def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
+def published_agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
     """Sort key of the published files' order: by trunk, then modules in execution order; a core's layer has weights first."""
     *trunk, layer, kind = name.split("/")
     core = re.fullmatch(r"(gru|lstm)(\d*)_(input|hidden)", layer)

@@ -27,6 +27,9 @@ class BatchStream:
     Args:
       stopped: returns True once the run was asked to stop, while actors start.
       while_playing: called with the number of steps that `get` has played so far.
+
+    Attributes:
+      services: the threads of inference and of the batcher.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class BatchStream:
         self._in_turns = settings.takes_turns(system.config)
         self._steps_played = 0  # by `_get_in_turn`
         self._batches = 0  # that `_get_in_turn` has returned
-        self._services = Services()
+        self.services = Services()
         self._ready: queue.SimpleQueue[Batch] = queue.SimpleQueue()
         self._room = threading.Semaphore(system.config.max_waiting_batches)
 
@@ -56,13 +59,13 @@ class BatchStream:
                 inference = source.inference
                 # On a CPU the device's work takes the host's cores: calls side by side gain nothing there.
                 serve = inference.serve_ahead if inference.on_gpu else inference.serve
-                self._services.start(f"inference {number}", serve)  # type: ignore[arg-type]
-            self._services.start("batcher", self.assemble)
+                self.services.start(f"inference {number}", serve)  # type: ignore[arg-type]
+            self.services.start("batcher", self.assemble)
         return self
 
     def __exit__(self, *exception: object) -> None:
         try:
-            self._services.stop()
+            self.services.stop()
         finally:
             self._system.close()
 
@@ -85,7 +88,7 @@ class BatchStream:
         """The next batch, None if none is ready. Raises ServiceFailedError: a thread failed."""
         if self._in_turns:
             return self._get_in_turn()
-        self._services.check()
+        self.services.check()
         if not self._ready.qsize():
             # Its time has a meter of its own; the time below counts as waiting for a batch.
             self._system.learner.settle()

@@ -203,7 +203,7 @@ class Batcher:
             return gathered[0]
         device = next(iter(jax.tree.leaves(gathered[0])[0].devices()))
         index = jax.device_put(source_of_column.astype(np.int32), device)
-        return _select(jax.device_put(gathered, device), index)
+        return select_rows(jax.device_put(gathered, device), index)
 
 
 def _numbers(parts: Sequence[_Part], starts: Sequence[int]) -> np.ndarray:
@@ -215,8 +215,8 @@ def _numbers(parts: Sequence[_Part], starts: Sequence[int]) -> np.ndarray:
 
 
 @jax.jit
-def _select(trees: list[Any], index: jax.Array) -> Any:
-    """Takes row b of every leaf from tree number index[b]."""
+def select_rows(trees: list[Any], index: jax.Array) -> Any:
+    """Row b of tree number index[b]: the trees have leaves [B, ...] of equal shapes, `index` is int32 [B]."""
 
     def pick(*leaves: jax.Array) -> jax.Array:
         # One axis for rows, the others for broadcasting.

@@ -112,7 +112,8 @@ def _last_row(table: Any) -> int:
 
 
 @jax.jit
-def _gather(slot_states: Any, rows: jax.Array) -> Any:
+def gather_rows(slot_states: Any, rows: jax.Array) -> Any:
+    """Rows of a tree of arrays [slots, ...] by their numbers `rows` int32 [N]: [N, ...]."""
     return jax.tree.map(lambda stored: stored[rows], slot_states)
 
 
@@ -131,8 +132,12 @@ class _Input(NamedTuple):
     observation: dict[str, np.ndarray]  # views of its observation fields, [groups, numbers of a group's row]
 
 
-class _Program:
-    """The program of calls of one size, with inputs that no running call reads."""
+class CallProgram:
+    """The program of calls of one size, with inputs that no running call reads.
+
+    Attributes:
+      run: the compiled program of `serve_packed` for `layout`, which updates the acting state in place.
+    """
 
     def __init__(self, network: PolicyNetwork, layout: CallLayout) -> None:
         self.layout = layout
@@ -159,7 +164,7 @@ class _Running(NamedTuple):
     rows: np.ndarray  # int32 [groups], rows of `SlotRows`
     version: int  # of the parameters
     choice: jax.Array  # the packed output
-    program: _Program
+    program: CallProgram
     input: _Input
     host_seconds: float  # that the launching thread has spent on it
     launch_seconds: float  # part of `host_seconds`
@@ -202,7 +207,7 @@ class Inference:
         self._state_lock = threading.Lock()
 
         # Programs by number of groups and shapes of the cropped fields.
-        self._programs: dict[tuple[Any, ...], _Program] = {}
+        self._programs: dict[tuple[Any, ...], CallProgram] = {}
         self.buckets = bucket_sizes(config.groups)
         self._held: list[Ready] = []  # groups that have to wait
         self._running: _Running | None = None
@@ -286,9 +291,9 @@ class Inference:
     def initial_states(self, rows: np.ndarray) -> Any:
         """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot * envs_per_group + column."""
         with self._state_lock:
-            return _gather(self._state.slot_states, rows)
+            return gather_rows(self._state.slot_states, rows)
 
-    def _program(self, bucket: int, shapes: tuple[tuple[int, ...], ...] | None = None) -> _Program:
+    def _program(self, bucket: int, shapes: tuple[tuple[int, ...], ...] | None = None) -> CallProgram:
         """The program for `bucket` groups, with fields cropped to `shapes`; None: whole fields."""
         program = self._programs.get((bucket, shapes))
         if program is None:
@@ -297,11 +302,11 @@ class Inference:
                 shape = field.shape if shapes is None else shapes[number]
                 # As the device holds it: 64 bits become 32.
                 fields[name] = (shape, jax.dtypes.canonicalize_dtype(field.dtype).name)
-            program = _Program(self._network, CallLayout.of(bucket, self._envs, fields))
+            program = CallProgram(self._network, CallLayout.of(bucket, self._envs, fields))
             self._programs[bucket, shapes] = program
         return program
 
-    def _cropped(self, bucket: int, program: _Program, filled: _Input) -> tuple[_Program, _Input]:
+    def _cropped(self, bucket: int, program: CallProgram, filled: _Input) -> tuple[CallProgram, _Input]:
         """The program and input without padding that all rows share, see `PolicyNetwork.cropped`; usually those passed in."""
         observation = self._network.cropped(filled.call.observation)
         shapes = tuple(observation[name].shape[1:] for name in self._fields)

@@ -53,6 +53,8 @@ class Learner:
 
     Attributes:
       state: the training state on the learner's devices.
+      update_program: the compiled update (state, trajectories) -> (state, metrics float32 [1 + metrics]); the first number says
+        whether the update was finite. It takes over the memory of the old state.
       version: the number of updates in `state`.
       failures: skipped updates that nobody has taken yet.
     """
@@ -95,19 +97,19 @@ class Learner:
             values = [is_finite, *(metrics[name] for name in self._metric_names)]
             return next_state._replace(**counts), jnp.stack([value.astype(jnp.float32) for value in values])
 
-        self._update = parallel.wrap(core, donate_state=True)
+        self.update_program = parallel.wrap(core, donate_state=True)
         # The running update's metrics, number and batch, and those of the newest finished one.
         self._running: tuple[jax.Array, int, Batch] | None = None
         self._done: tuple[jax.Array, int, Batch] | None = None
         self._launched_at = 0.0
         self._has_settled = False
-        self._publish()
+        self.publish()
 
     def step(self, batch: Batch) -> None:
         """Launches an update with `batch`, after the running one has ended."""
         self.settle()
         self._launched_at = time.perf_counter()
-        self.state, metrics = self._update(self.state, batch.trajectories)
+        self.state, metrics = self.update_program(self.state, batch.trajectories)
         # The copy to the host follows the update at once, since the devices idle until the next update.
         metrics.copy_to_host_async()
         self._running = (metrics, self.version, batch)
@@ -124,14 +126,15 @@ class Learner:
         self._meters.add("learner/late", float(metrics.is_ready()))  # type: ignore[attr-defined]
         jax.block_until_ready(metrics)
         self._meters.add("learner/update", time.perf_counter() - self._launched_at)
-        self._publish()
+        self.publish()
         self._done = self._running
         self._running = None
         if not self._has_settled:
             self._has_settled = True
             return_freed_memory()  # of the compiler
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Publishes the parameters of `state`, as the learner does after every update, and after a new state was set."""
         params = self._parallel.acting(self._published(self.state))
         if self._shares_frozen:
             frozen = self._parallel.acting(self.state.frozen)

@@ -28,6 +28,9 @@ class Publisher:
       devices: those that act; for a split model its sharding alone.
       prepare: turns parameters into acting parameters (`PolicyNetwork.prepare`).
       frozen: parameters that never change; they are copied once.
+
+    Attributes:
+      copy_program: the compiled copy of the learner's parameters, prepared for acting.
     """
 
     def __init__(
@@ -38,12 +41,12 @@ class Publisher:
     ) -> None:
         self._devices = devices
         self._frozen = {device: jax.device_put(dict(frozen), device) for device in devices}
-        self._copy = jax.jit(lambda params: prepare(jax.tree.map(jnp.copy, params)))
+        self.copy_program = jax.jit(lambda params: prepare(jax.tree.map(jnp.copy, params)))
         self._published: dict[Placement, Published] = {}
 
     def publish(self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Starts copying `params` to all acting devices. `frozen` is not copied: nobody may act while updates run."""
-        copy = self._copy(params)
+        copy = self.copy_program(params)
         for device in self._devices:
             # An array that is split over devices stays split.
             acting = jax.device_put(copy, device) if isinstance(device, jax.Device) else copy

@@ -74,6 +74,9 @@ class EpisodeRecorder:
 
     Some games are not recorded: those with missing actions (begun before the training, or lost with an actor), and those that end
     faster than others are replayed.
+
+    Attributes:
+      waiting: the recordings that are not written yet, oldest first.
     """
 
     def __init__(self, workdir: Path, environment: str, options: Mapping[str, Any], every: int) -> None:
@@ -89,15 +92,15 @@ class EpisodeRecorder:
         self._deaths = 0  # of the process in a row
         self._left_out = 0  # games that came too fast
         self._pool = ThreadPoolExecutor(1, "recordings")
-        self._waiting: deque[Future[None]] = deque()
+        self.waiting: deque[Future[None]] = deque()
 
     def __enter__(self) -> EpisodeRecorder:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with self._lock:
-            wait(self._waiting, _CLOSE_SECONDS)
-            self._left_out += sum(future.cancel() for future in self._waiting)
+            wait(self.waiting, _CLOSE_SECONDS)
+            self._left_out += sum(future.cancel() for future in self.waiting)
         self._pool.shutdown()
         if self._process is not None:
             self._process.close()
@@ -135,8 +138,8 @@ class EpisodeRecorder:
     def _raise_errors(self) -> None:
         """Raises the error of a replay, if one has failed since the last call."""
         with self._lock:
-            while self._waiting and self._waiting[0].done():
-                future = self._waiting.popleft()
+            while self.waiting and self.waiting[0].done():
+                future = self.waiting.popleft()
                 error = None if future.cancelled() else future.exception()
                 if isinstance(error, UserError):
                     raise error
@@ -160,12 +163,12 @@ class EpisodeRecorder:
 
         if len(actions) != report["length"]:
             return  # some were lost with an actor
-        if len(self._waiting) >= _MAX_WAITING:
+        if len(self.waiting) >= _MAX_WAITING:
             self._left_out += 1
             return
         name = f"step-{report['step']:012d}-env-{env:05d}-episode-{episode:06d}.json"
         order = Order(int(report["seed"]), actions, report, str(self._folder / name))
-        self._waiting.append(self._pool.submit(self._record, order))
+        self.waiting.append(self._pool.submit(self._record, order))
 
     def _record(self, order: Order) -> None:
         if self._process is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,7 @@ class Records(ExitStack):
             "time/seconds": self._clock.seconds(),
             "time/updates": float(system.learner.version),
             "throughput/env_steps_per_second": steps_per_second,
-            **self._turns_per_second(steps_per_second),
+            **turns_per_second(system.network.spec.episode_fields, self._episodes, steps_per_second),
         }
         if self._writer:
             self._writer.write(self._clock.steps, values)
@@ -200,15 +201,6 @@ class Records(ExitStack):
         self._paid_texts.write(row)
         if row.texts:
             self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
-
-    def _turns_per_second(self, steps_per_second: float) -> dict[str, float]:
-        """The games' own speed where a task counts turns: a step may last none, or many once an agent rests or travels."""
-        if _TURNS not in self._system.network.spec.episode_fields:
-            return {}
-        # Of the episodes that ended last; NaN before the first.
-        row = self._episodes.row()
-        turns_per_step = row[f"episode/{_TURNS}"] / row["episode/length"]
-        return {"throughput/turns_per_second": steps_per_second * turns_per_step}
 
     def save(self, asynchronous: bool) -> None:
         """Saves a checkpoint, with all hosts."""
@@ -273,3 +265,19 @@ class Records(ExitStack):
         self._episodes.write(rows)
         for hook in self._hooks:
             hook.add_episodes(rows)
+
+
+def turns_per_second(
+    episode_fields: Collection[str], episodes: EpisodeLog, steps_per_second: float
+) -> dict[str, float]:
+    """The games' own speed where a task counts turns: a step may last none, or many once an agent rests or travels.
+
+    Args:
+      episode_fields: names of the environment's numbers of an episode.
+      episodes: the log of the episodes that ended last; without any the speed is NaN.
+    """
+    if _TURNS not in episode_fields:
+        return {}
+    row = episodes.row()
+    turns_per_step = row[f"episode/{_TURNS}"] / row["episode/length"]
+    return {"throughput/turns_per_second": steps_per_second * turns_per_step}

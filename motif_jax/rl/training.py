@@ -37,18 +37,21 @@ class HostSums:
 
     The sum is launched before the new policy acts: a split model has reductions in acting, too, and two threads' reductions may
     reach the devices in different orders.
+
+    Attributes:
+      is_one_host: whether this host has all devices, so that its numbers are the sums.
     """
 
     def __init__(self, parallel: DataParallel) -> None:
         self._parallel = parallel
-        self._is_one_host = parallel.global_device_count == parallel.device_count
+        self.is_one_host = parallel.global_device_count == parallel.device_count
         self._sum = parallel.wrap(lambda _, numbers: jax.lax.psum(jnp.sum(numbers, axis=0), AXIS))
         self._empty_state = parallel.replicate(np.zeros((), np.int32))
         self._result: np.ndarray | jax.Array | None = None
 
     def launch(self, numbers: Sequence[int]) -> None:
         """Starts the sum with this host's numbers; every host calls it after starting the same update."""
-        if self._is_one_host:
+        if self.is_one_host:
             self._result = np.array(numbers)
             return
         # The first device has the host's numbers, the others zeros.

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, learning
 from motif_jax.core import resources
+from tests.clocks import TickingClock
 from tests.reward_fixtures import load_config
 
 
@@ -57,8 +57,7 @@ def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytes
 @pytest.fixture
 def clock_of_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock whose readings are two seconds apart."""
-    now = itertools.count(10.0, 2.0)
-    monkeypatch.setattr(_agents, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    monkeypatch.setattr(_agents, "time", TickingClock(itertools.count(10.0, 2.0)))
 
 
 @pytest.mark.usefixtures("clock_of_two_seconds")
@@ -105,7 +104,7 @@ def test_trainings_have_the_options_and_one_device(name: str) -> None:
     assert training.reward.intrinsic_coefficient == 0
 
 
-def test_a_training_takes_the_network_of_a_variant_and_a_reward() -> None:
+def test_a_training_takes_a_variants_network_and_a_reward() -> None:
     folder = str(resources.path(learning.GOALS["MiniGrid-DoorKey-8x8-v0"].reward))
     changes = {"env": "MiniGrid-DoorKey-8x8-v0", "network": "recall", "reward_dir": folder}
     options = ConfigDict({**learning.options().to_dict(), **changes})

@@ -61,8 +61,9 @@ def test_a_machine_without_cpuinfo_and_jax_is_described(monkeypatch: pytest.Monk
     monkeypatch.setattr(benchmarks, "Path", lambda name: Path("/nowhere"))
     monkeypatch.setattr(benchmarks.platform, "processor", lambda: "")
     monkeypatch.delitem(sys.modules, "jax")
+
     cores = len(os.sched_getaffinity(0))
-    assert benchmarks._machine() == {"cores": cores, "processor": platform.machine()}
+    assert benchmarks.machine_description() == {"cores": cores, "processor": platform.machine()}
 
 
 def no_constants(name: str) -> None:

@@ -74,6 +74,6 @@ def test_full_disk_is_one_line_and_keeps_what_was_written(tmp_path):
     line = f"^{tmp_path}/b cannot be written: No space left on device; everything answered before is kept$"
     refused = pytest.raises(UserError, match=line)
     with open("/dev/full", "wb") as full, LineWriter(tmp_path / "b") as writer, refused:
-        os.dup2(full.fileno(), writer._descriptor)
+        os.dup2(full.fileno(), writer.fileno())
         writer.append([(KEYS[1], {"label": 1})])
     assert [value["label"] for _, value in read_lines(tmp_path / "b")] == [0]

@@ -5,81 +5,131 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
-import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
-from motif_jax import launch
-from motif_jax.core import memory_limit, tempdirs
+from motif_jax.core import memory_limit
+from tests.processes import REPOSITORY
 
-
-def _refused(cause: BaseException) -> BaseException:
-    try:
-        try:
-            raise cause
-        except type(cause):
-            raise KeyError("a part failed") from None
-    except KeyError as error:
-        return error
+NOT_MAPPED = "lib.so: failed to map segment from shared object"
+END = "; what was saved before is kept, and with more memory the same command resumes"
 
 
-def test_a_refused_allocation_is_recognised_behind_other_errors() -> None:
-    unmapped = "failed to map segment from shared object"
-    for error, line in (
+def caused_by(cause: Exception) -> Exception:
+    """Another error, raised `from None` while `cause` was handled."""
+    error = KeyError("a part failed")
+    error.__context__ = cause
+    error.__suppress_context__ = True
+    return error
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, caused_by], ids=["itself", "behind another"])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
         (MemoryError("Unable to allocate 3 GiB"), "Unable to allocate 3 GiB"),
         (MemoryError(), "an allocation failed"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out\n of  memory"), "RESOURCE_EXHAUSTED: Out of memory"),
-        (ImportError(f"lib.so: {unmapped}"), f"lib.so: {unmapped}"),
-    ):
-        assert [memory_limit.ran_out(raised) for raised in (error, _refused(error))] == [line, line]
+        (ImportError(NOT_MAPPED), NOT_MAPPED),
+    ],
+)
+def test_a_refused_allocation_is_recognised(error: Exception, message: str, wrap: Any) -> None:
+    assert memory_limit.ran_out(wrap(error)) == message
 
 
-def test_other_errors_are_none_of_it() -> None:
-    errors = ValueError("memory"), OSError(errno.ENOSPC, "full"), RuntimeError("other"), ImportError("no")
-    assert [memory_limit.ran_out(_refused(error)) for error in errors] == [None] * 4
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("memory"), OSError(errno.ENOSPC, "full"), RuntimeError("other"), ImportError("no")],
+    ids=repr,
+)
+def test_other_errors_are_no_refused_allocation(error: Exception) -> None:
+    assert memory_limit.ran_out(caused_by(error)) is None
 
 
-def test_the_line_names_what_can_be_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One worker cannot be made less."""
-    end = "; what was saved before is kept, and with more memory the same command resumes"
-    large = {
-        "batch_size": 64,
-        "rollout": 2,
-        "actors.workers": 1,
-        "seed": 7,
-        "length": 5,
-        "lanes": 9,
-        "max_len": None,
-    }
-    smaller = "make config.batch_size=64 or config.rollout=2 or config.length=5 smaller"
-    divided = {"sharding.fsdp": 2, "accumulate": 1}
-    for bound, more in ((resource.RLIM_INFINITY, "more"), (3 << 31, "more than 6,144 MiB (ulimit -v)")):
-        monkeypatch.setattr(resource, "getrlimit", lambda _, bound=bound: (bound, resource.RLIM_INFINITY))
-        advice = {f"{smaller}, or give it {more}": large, f"give it {more}": {"seed": 7}}
-        larger = f"make config.rollout=3 smaller, make config.accumulate=1 larger, or give it {more}"
-        for ways, values in {**advice, larger: {"rollout": 3, **divided}}.items():
-            line = memory_limit.explained("3 GiB" + " " * 300, values)
-            assert line == f"memory has ended (3 GiB{' ' * 195}): {ways}{end}"
+def limit_address_space(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, resource.RLIM_INFINITY))
 
 
-def test_a_stage_without_memory_ends_with_that_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        (
+            # One worker cannot be made fewer, and no more than three keys are named.
+            {"batch_size": 64, "rollout": 2, "actors.workers": 1, "length": 5, "lanes": 9, "max_len": None},
+            "make config.batch_size=64 or config.rollout=2 or config.length=5 smaller, or give it more",
+        ),
+        ({"seed": 7}, "give it more"),
+        (
+            {"rollout": 3, "sharding.fsdp": 2, "accumulate": 1},
+            "make config.rollout=3 smaller, make config.accumulate=1 larger, or give it more",
+        ),
+    ],
+)
+def test_the_line_names_what_can_be_made_smaller(
+    values: dict[str, Any], remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = SimpleNamespace(check=lambda *_: None, run=lambda *_: np.empty(1 << 57), NEEDS_WORKDIR=False)
-    monkeypatch.setitem(sys.modules, "motif_jax.reports.report", stage)
-    monkeypatch.setattr(launch, "_CONFIG", SimpleNamespace(value=ConfigDict({"stage": "report", "batch": 8})))
-    for flag in ("_PRINT_CONFIG", "_WORKDIR"):
-        monkeypatch.setattr(launch, flag, SimpleNamespace(value=None))
-    monkeypatch.setattr(os, "_exit", sys.exit)
-    monkeypatch.setattr(tempdirs, "remove_abandoned", lambda: None)
-    with pytest.raises(SystemExit) as ended:
-        launch._main([])
-    assert ended.value.code == 2
-    (line,) = capfd.readouterr().err.splitlines()
+    limit_address_space(monkeypatch, resource.RLIM_INFINITY)
+
+    assert memory_limit.explained("3 GiB", values) == f"memory has ended (3 GiB): {remedy}{END}"
+
+
+def test_the_line_names_the_limit_of_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_address_space(monkeypatch, 3 << 31)
+
+    line = memory_limit.explained("3 GiB", {})
+
+    assert line == f"memory has ended (3 GiB): give it more than 6,144 MiB (ulimit -v){END}"
+
+
+def test_a_long_message_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_address_space(monkeypatch, resource.RLIM_INFINITY)
+
+    line = memory_limit.explained("x" * 300, {})
+
+    assert line == f"memory has ended ({'x' * 200}): give it more{END}"
+
+
+# The launcher with a stage that asks for an exbibyte.
+HUNGRY = """
+import numpy as np
+
+from motif_jax import launch, stages
+
+
+class HungryStage:
+    NEEDS_WORKDIR = False
+
+    def check(self, config, workdir):
+        pass
+
+    def run(self, config, workdir):
+        np.empty(1 << 57)
+
+
+stages.module = lambda name: HungryStage()
+launch.main()
+"""
+
+
+@pytest.mark.slow
+def test_a_stage_without_memory_ends_with_that_line() -> None:
+    flags = ["--config=configs/train_reward.py:smoke", "--config.batch_size=8"]
+
+    process = subprocess.run(
+        [sys.executable, "-c", HUNGRY, *flags],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert process.returncode == 2, process.stderr
+    (line,) = process.stderr.splitlines()
     assert line.startswith("error: memory has ended (Unable to allocate 1.00 EiB")
-    assert "make config.batch=8 smaller" in line
+    assert "make config.batch_size=8" in line

@@ -1,10 +1,9 @@
-"""The live view of visualize: on a real pseudo-terminal, and what its keys do."""
+"""The live view of visualize on a real pseudo-terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import os
 import pty
 import select
@@ -14,13 +13,11 @@ import subprocess
 import sys
 import termios
 import time
-import types
 from pathlib import Path
 
 import pytest
 
 from motif_jax.core.interruption import INTERRUPTED
-from motif_jax.play import visualize
 
 LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
 
@@ -85,50 +82,3 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch)
     assert INTERRUPTED.encode() in behind
     assert b"Traceback" not in terminal.output
     assert not list(games.iterdir())
-
-
-def test_full_speed_is_above_all_others():
-    player = object.__new__(visualize._Player)
-    player._speed = math.inf
-    steps = []
-    for key in ("+", "-", "-", "+", "+", "+"):
-        player._press(key)
-        steps.append(player._speed)
-    assert steps == [math.inf, 120, 60, 120, math.inf, math.inf]
-
-
-@pytest.mark.parametrize(
-    ("keys", "shown", "is_complete"),
-    [
-        ([], [0, 1, 2, 3, 4, 5], True),
-        (["n"], [0, 3, 4, 5], True),
-        (["e"], [0, 5], True),
-        (["right", "q"], [0, 1], False),
-        ([" ", None, " ", None, "q"], [0, 0, 0, 0, 1], False),
-    ],
-)
-def test_keys_step_skip_pause_and_end(monkeypatch, keys, shown, is_complete):
-    """Of five steps, the fourth with a reward, at full speed; at the end any key goes on."""
-    monkeypatch.setattr(visualize, "_LOOK_SECONDS", 0.0)
-    player = object.__new__(visualize._Player)
-    drawn = []
-    typed = iter(keys)
-    player._paused = player._skipping = player._finishing = player.quit = False
-    player._speed = math.inf
-    last = 5
-    sights = [
-        types.SimpleNamespace(step=step, choice=step if step < last else None, reward=0, intrinsic=step == 3)
-        for step in range(last + 1)
-    ]
-    player._next = lambda: iter(sights)
-    player._view = lambda sight, height: sight.step
-    live = types.SimpleNamespace(
-        console=types.SimpleNamespace(size=types.SimpleNamespace(height=24)),
-        update=lambda step, refresh: drawn.append(step),
-    )
-    at_end = lambda: drawn[-1] == last  # noqa: E731
-    player._show(
-        lambda seconds: "x" if at_end() else next(typed, None), live, types.SimpleNamespace(requested=False)
-    )
-    assert drawn == shown
-    assert player.quit is not is_complete

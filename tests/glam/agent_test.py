@@ -243,7 +243,7 @@ def test_prompts_and_value_share_a_dropout_key():
     params = {"heads": {"value": {"output": {"bias": jnp.array([0.5])}}}}
     wanted = {(7, 2): [2209899741, 1947012083], (2, 7): [174673972, 388513098]}
     for last, data in wanted.items():
-        key = agent._dropout_key(params, jnp.array([[3, -1], last]))
+        key = agent.dropout_key(params, jnp.array([[3, -1], last]))
         assert jax.random.key_data(key).tolist() == data
 
 

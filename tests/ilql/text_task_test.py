@@ -82,7 +82,7 @@ def test_micro_batches_give_held_out_means_in_less_memory(average: str) -> None:
         params = (learned, frozen["target"], {})
         task = task_of(objective, params, accumulate=parts, average=average)
         state = task.parallel.replicate(params)
-        program = jax.jit(jax.vmap(task._measure_core, in_axes=(None, 0), axis_name=AXIS))
+        program = jax.jit(jax.vmap(task.measure_core, in_axes=(None, 0), axis_name=AXIS))
         one = jax.tree.map(lambda leaf: leaf[None], batch)
         measured.append(jax.device_get(program(state, one)))
         memory.append(program.lower(state, one).compile().memory_analysis().temp_size_in_bytes)

@@ -15,6 +15,7 @@ import pytest
 from motif_jax import text_agents
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import evaluate_text, train_text
+from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import files, parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests.reward_fixtures import load_config, run_config
@@ -44,8 +45,9 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
     }  # fmt: skip
     run_config(load_config("train_text", "ilql", small), run)
     agent = text_agents.load(run)
+    tokenizer = agent_folder.load(run).tokenizer
     # The longest answer, in the tokens that were learned, with its end.
-    longest = max(len(agent._saved.tokenizer.encode(text)) + 1 for text in ANSWERS)
+    longest = max(len(tokenizer.encode(text)) + 1 for text in ANSWERS)
     assert agent.decoding.max_tokens == longest > 6
     begun = [{"role": "user", "content": ASKS[0]}]
     assert isinstance(agent.say(begun, seed=1), str)

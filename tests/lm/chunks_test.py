@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,16 +13,22 @@ from motif_jax.lm import chunks
 
 WIDTH = 5
 VOCAB = 61
-# A model whose parameters are the matrix of its logits.
-MODEL: Any = SimpleNamespace(logits=lambda params, states: states @ params)
 DRAWS = np.random.default_rng(0)
 TABLE = DRAWS.normal(size=(WIDTH, VOCAB))
 STATES = DRAWS.normal(size=(3, 9, WIDTH))
 TOKENS = DRAWS.integers(0, VOCAB, (3, 9))
 
 
+class LinearModel:
+    """A `LanguageModel` as far as its logits are read, whose parameters are their matrix [WIDTH, VOCAB]."""
+
+    def logits(self, params: jax.Array, states: jax.Array) -> jax.Array:
+        return states @ params
+
+
 def log_prob_sum(table: jax.Array, chunk: int | None) -> tuple[jax.Array, jax.Array]:
-    log_probs = chunks.log_probs(MODEL, table, jnp.asarray(STATES), jnp.asarray(TOKENS), chunk)
+    model: Any = LinearModel()
+    log_probs = chunks.log_probs(model, table, jnp.asarray(STATES), jnp.asarray(TOKENS), chunk)
     return log_probs.sum(), log_probs
 
 

@@ -61,14 +61,14 @@ def test_tokens_that_are_not_chosen_stay_behind_a_start_token() -> None:
     assert others[:, 0].all()
 
 
-def test_of_a_row_of_one_token_it_is_chosen_of_an_empty_row_none() -> None:
+def test_the_only_token_of_a_row_is_chosen() -> None:
     batch = masked(rows([1, 0], 400))
 
     assert batch.weights.sum(axis=1).tolist() == [1, 0]
     assert not batch.valid[1].any()
 
 
-def test_a_seventh_of_a_text_is_noise_in_spans_of_three() -> None:
+def test_a_seventh_of_a_text_is_noise_in_spans() -> None:
     assert [*map(objectives.span_counts, (2, 10, 40, 100))] == [(1, 1), (2, 1), (6, 2), (15, 5)]
 
 
@@ -104,7 +104,7 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [4, 24, 60])
-def test_batches_of_spans_have_no_padding_and_the_decoder_reads_targets(length: int) -> None:
+def test_batches_of_spans_have_no_padding(length: int) -> None:
     texts, batch = span_batch(length)
 
     noise, count = objectives.span_counts(texts.shape[1])
@@ -146,7 +146,7 @@ def test_every_token_behind_the_first_and_the_prompt_is_predicted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_encoder_reads_the_prompt_and_the_decoder_writes_the_rest(seed: int) -> None:
+def test_the_decoder_writes_what_follows_the_prompt(seed: int) -> None:
     prompted = rows([8, 6, 8], 8, [1, 5, 0])
 
     batch = prefix(prompted, (7, 7), seed)
@@ -160,14 +160,14 @@ def test_the_encoder_reads_the_prompt_and_the_decoder_writes_the_rest(seed: int)
         assert inputs.tolist() == [TOKENS.start, *targets][:7]
 
 
-def test_of_an_empty_row_the_encoder_reads_one_token_and_nothing_is_predicted() -> None:
+def test_nothing_is_predicted_of_an_empty_row() -> None:
     batch = prefix(rows([0], 8), (7, 7), seed=0)
 
     assert batch.prompt_valid.sum() == 1
     assert batch.weights.sum() == 0
 
 
-def test_a_text_without_a_prompt_is_cut_from_a_quarter_to_three_quarters() -> None:
+def test_a_text_without_prompt_is_cut_in_its_middle_half() -> None:
     cuts = {int(prefix(rows([8], 8), (6, 6), seed).prompt_valid.sum()) for seed in range(40)}
 
     assert cuts == {2, 3, 4, 5}
@@ -187,7 +187,7 @@ DOORS_SIZE = byte_pairs.smallest("gpt2") + 60
 
 
 @pytest.mark.parametrize("phrase", ["", byte_pairs.SENTENCES], ids=["words", "sentences"])
-def test_byte_pairs_keep_every_text_in_a_vocabulary_of_the_size(phrase: str) -> None:
+def test_byte_pairs_keep_every_text_in_a_vocabulary(phrase: str) -> None:
     text = "You see \u00e9\U0001f600 a  red\tdoor.\n\n"
 
     tokenizer = byte_pairs.train(DOORS, "gpt2", DOORS_SIZE, phrase)
@@ -226,7 +226,7 @@ def test_a_saved_tokenizer_is_read_as_it_was_learned(tmp_path, kind) -> None:
     assert read.get_vocab_size() == smallest + 3
 
 
-def test_in_dialogues_a_text_behind_a_special_token_begins_as_any(tmp_path) -> None:
+def test_a_text_after_a_special_token_begins_as_any(tmp_path) -> None:
     first = {"type": "Metaspace", "prepend_scheme": "first"}
     never = {"type": "Metaspace", "prepend_scheme": "never"}
     for pre_tokenizer in (first, never, {"pretokenizers": [never, first]}, None):
@@ -246,14 +246,16 @@ def test_in_dialogues_a_text_behind_a_special_token_begins_as_any(tmp_path) -> N
         }
 
 
-def test_a_text_with_an_endless_word_or_blank_is_learned_from_in_pieces() -> None:
+def test_endless_words_and_blanks_are_learned_from_in_pieces() -> None:
     texts = ["a b", "", "x" * 2500, "a" + " " * 1000]
-    pieces = list(byte_pairs._short_words(texts))
+
+    pieces = list(byte_pairs.cut_long_words(texts))
+
     assert [len(piece) for piece in pieces] == [3, 1000, 1000, 500, 1000, 1]
     assert "".join(pieces) == "".join(texts)
 
 
-def test_an_object_of_a_mission_has_the_token_of_the_same_object_in_sight() -> None:
+def test_an_object_has_one_token_in_mission_and_sight() -> None:
     prompts = [
         f"Goal of the agent: go to {article} {color} {kind} \n Observation 0: You see a {color} {kind} {number} steps left, You see a wall 1 step "
         f"forward, You see a red ball {number} steps right, \n Action 0: "

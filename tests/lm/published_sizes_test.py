@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.lm import config, footprint, generation, scoring
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
-from tests.rl.gpu_lowering_test import long_bfloat16_sums
+from tests.lowering import long_bfloat16_sums
 from tests.sets import extra
 
 FLAN_T5_LARGE = {"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816}

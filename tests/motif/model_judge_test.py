@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,13 @@ def asked(config, form, questions):
     return [answers[position] for position in range(len(questions))]
 
 
+class Response(NamedTuple):
+    """What `ChatClient` reads of aiohttp's response besides its body."""
+
+    status: int
+    headers: dict[str, str]
+
+
 class Server:
     """A server's reply by a language model: ChatML written out, and the log-probabilities of every token."""
 
@@ -73,7 +80,7 @@ class Server:
         pairs = zip(pieces, order, strict=True)
         top = [{"token": piece, "logprob": float(log_probs[token])} for piece, token in pairs]
         choice = {"message": {"content": ""}, "logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
-        return SimpleNamespace(status=200, headers={}), json.dumps({"choices": [choice]}).encode()
+        return Response(200, {}), json.dumps({"choices": [choice]}).encode()
 
 
 @pytest.mark.parametrize("form", [PAIR, SINGLE])
@@ -146,6 +153,6 @@ def test_the_dry_run_counts_the_models_own_tokens(config) -> None:
         ({"model.model": "./nowhere"}, "there is no such folder"),
     ],
 )
-def test_what_it_cannot_do_is_refused_before_a_model_is_loaded(config, values, words) -> None:
+def test_unsupported_answers_are_refused_before_a_model_is_loaded(config, values, words) -> None:
     with pytest.raises(UserError, match=words):
         check_annotator(config(**values))

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
+from motif_jax.core.interruption import Interruption
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
 from motif_jax.motif import sampling
@@ -20,7 +20,8 @@ from motif_jax.motif.pairs import chunks
 from motif_jax.motif.sampling import EpisodeJob, History, SamplingPlan, caption_keys
 from motif_jax.rl.actors.worker_process import MAX_DEATHS
 
-RUNNING = types.SimpleNamespace(requested=False)
+# Nobody asks it to stop.
+RUNNING = Interruption()
 
 
 def plan_in(folder):
@@ -52,7 +53,7 @@ def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
     environment.close()
 
 
-def test_a_player_without_more_actions_ends_the_episode_with_an_error():
+def test_a_player_without_actions_ends_the_episode_with_an_error():
     environment = registry.make("NetHackScore-v1", max_episode_steps=40)
     with pytest.raises(RuntimeError, match="no more actions"):
         History(environment).play(1, ReplayedActions(np.zeros(2, int)))
@@ -96,7 +97,7 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_processes_that_die_of_the_first_episode_end_a_fresh_collection(tmp_path, capfd):
+def test_deaths_in_the_first_episode_end_a_fresh_collection(tmp_path, capfd):
     jobs = [job(0, ReplayedActions(np.zeros(3, int)))]
     with pytest.raises(UserError, match="die before they have played one episode"):
         list(sampling.record(iter(jobs), plan_in(tmp_path), 1, RUNNING))
@@ -118,7 +119,7 @@ def test_a_stop_leaves_nothing_in_the_temporary_directory(tmp_path, monkeypatch)
     temporary.mkdir()
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    stop = types.SimpleNamespace(requested=False)
+    stop = Interruption()
     for _ in sampling.record(map(job, range(1000)), plan_in(folder), 2, stop):
         assert list(temporary.iterdir()), "games of processes at work"
         stop.requested = True

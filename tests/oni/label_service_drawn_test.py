@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import random
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,13 +15,18 @@ from motif_jax.motif.annotation.store import StoredAnswer
 from motif_jax.oni import label_queue
 from motif_jax.oni.config import Budget, Queue
 from motif_jax.oni.label_queue import LabelBookkeeper
+from tests.clocks import TickingClock
 
 
 class DrawnTraining:
     """Meets drawn texts, sends what its bookkeeper takes, and gets drawn answers, some of which fail."""
 
-    def __init__(self, form, order="frequent", size=1000, attempts=2, published=False, **budget):
+    def __init__(
+        self, form, order="frequent", size=1000, attempts=2, published=False, answers=None, **budget
+    ):
+        """`answers`: the labels that answers are drawn from, by default all of the form."""
         self.form = form
+        self.answers = [*form.labels] if answers is None else answers
         self.draw = random.Random(3)
         self.step = 0
         queue = Queue(size=size, order=order, batch=3, budget=Budget(**budget))
@@ -55,7 +59,7 @@ class DrawnTraining:
             self.book.failed(pending)
             return
         # The same question has the same label, as from the store.
-        label = self.verdicts.setdefault(pending.items, self.draw.choice([*self.form.labels]))
+        label = self.verdicts.setdefault(pending.items, self.draw.choice(self.answers))
         if label != UNKNOWN:
             self.labelled.append(pending.items)
         self.book.answered(pending, StoredAnswer(label, None, pending.attempts + 1), (15, 3, 2), 0.5)
@@ -74,16 +78,16 @@ class DrawnTraining:
 @pytest.fixture
 def minutes(monkeypatch):
     """A clock of the books, of which each reading is a minute after the last: no failed question waits."""
-    readings = itertools.count(0.0, 60.0)
-    clock = SimpleNamespace(monotonic=lambda: next(readings), time=lambda: 0.0)
-    monkeypatch.setattr(label_queue, "time", clock)
+    monkeypatch.setattr(label_queue, "time", TickingClock(itertools.count(0.0, 60.0)))
 
 
 @pytest.mark.parametrize("order", ["frequent", "newest", "uncertain"])
 @pytest.mark.usefixtures("minutes")
 def test_a_question_with_a_label_is_not_asked_again(order):
     training = DrawnTraining(SINGLE, order)
+
     training.play(200)
+
     assert len(training.labelled) > 3
     assert len(set(training.labelled)) == len(training.labelled)
 
@@ -92,7 +96,9 @@ def test_a_question_with_a_label_is_not_asked_again(order):
 @pytest.mark.usefixtures("minutes")
 def test_each_text_gets_at_most_one_label(form):
     training = DrawnTraining(form)
+
     training.play(200)
+
     items = [label.items for label in training.labels]
     assert len(items) > 3
     assert len(set(items)) == len(items)
@@ -101,7 +107,9 @@ def test_each_text_gets_at_most_one_label(form):
 @pytest.mark.usefixtures("minutes")
 def test_labels_of_two_texts_serve_both_orders():
     training = DrawnTraining(PAIR)
+
     training.play(400)
+
     labels = {label.items: label.label for label in training.labels}
     both = [items for items in labels if items[::-1] in labels and items[0] != items[1]]
     assert both
@@ -112,10 +120,11 @@ def test_labels_of_two_texts_serve_both_orders():
 
 
 @pytest.mark.usefixtures("minutes")
-def test_a_question_without_a_verdict_is_sent_as_often_as_allowed():
-    training = DrawnTraining(SINGLE, attempts=3)
-    training.form = SimpleNamespace(items=SINGLE.items, labels=(UNKNOWN,))
+def test_a_question_without_verdict_is_sent_as_often_as_allowed():
+    training = DrawnTraining(SINGLE, attempts=3, answers=[UNKNOWN])
+
     training.play(300)
+
     assert training.labels == []
     assert training.total("given_up") == 7, "one for each letter"
     assert training.total("unknown") == 3 * 7
@@ -151,7 +160,7 @@ def test_a_full_queue_counts_what_it_drops():
 
 
 @pytest.mark.usefixtures("minutes")
-def test_a_resumed_training_keeps_counts_and_asks_again_what_was_in_flight():
+def test_a_resumed_training_asks_again_what_was_in_flight():
     training = DrawnTraining(SINGLE, size=5, questions=100)
     training.play(6)
     names = ("questions", "answers", "unknown", "failures", "dropped", "tokens", "cost")

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextAction
 from motif_jax.ilql.evaluation.text_setup import TextEvalSetup
 from motif_jax.ilql.tasks import registry
 from motif_jax.play import journal as module
+from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.journal import play_missing, play_policy
+from tests.clocks import TickingClock
 from tests.play.told import Told
 
 
@@ -43,36 +45,81 @@ def test_a_row_of_text_counts_actions_and_tokens() -> None:
     assert (plain["token_return"], "tokens_said" in plain) == (1.25, False)
 
 
-def test_episodes_of_a_journal_are_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[Any] = [
-        {"index": 4, "return": 9.0, "length": 1},
-        {"index": 1, "return": None, "failed_requests": 2},
-    ]
-    journal = SimpleNamespace(rows=rows, session=2, append=rows.append, done={7})
-    row = {"return": 2.0, "length": 5, "failed_requests": 1}
-    clock = itertools.count(100.0, 0.25)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(module, "Progress", progress := Told())
-    played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row}, "tokens")
-    new = [{"index": i, **row, "session": 2, "session_seconds": 0.25 + 0.25 * (i == 0)} for i in (0, 2)]
-    assert played == [new[0], rows[1], new[1]]
-    shown = {"mean return": 1.0, "tokens/s": 20.0, "failed_requests": 3}
-    then = {**shown, "mean return": 4 / 3, "failed_requests": 4}
-    assert progress.said == [(3, "episodes", "t", 1), (2, shown), (3, then)]
-    assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict) == played[:2]
+EARLIER = (
+    {"index": 4, "return": 9.0, "length": 1, "session": 1},
+    {"index": 1, "return": None, "failed_requests": 2, "session": 0},
+)
+ROW = {"return": 2.0, "length": 5, "failed_requests": 1}
 
-    def play(*arguments: Any, on_death: Any, **more: Any) -> Iterator[Any]:
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """The journal of an evaluation that was resumed once; of its first three episodes it has the second."""
+    with Journal(tmp_path) as journal:
+        for row in EARLIER:
+            journal.append(row)
+        yield journal
+
+
+@pytest.fixture
+def progress(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """The progress line of episodes, each of which takes a quarter of a second."""
+    progress = Told()
+    monkeypatch.setattr(module, "Progress", progress)
+    monkeypatch.setattr(module, "time", TickingClock(itertools.count(100.0, 0.25)))
+    return progress
+
+
+def row_of(index: int) -> dict[str, Any]:
+    return {"index": index, **ROW}
+
+
+def test_missing_episodes_are_appended_and_all_come_by_index(journal: Journal, progress: Told) -> None:
+    rows = play_missing(journal, 3, "t", lambda _: iter((2, 0)), row_of, "tokens")
+
+    first = {**row_of(2), "session": 2, "session_seconds": 0.25}
+    second = {**row_of(0), "session": 2, "session_seconds": 0.5}
+    assert journal.rows == [*EARLIER, first, second]
+    assert rows == [second, EARLIER[1], first]
+
+
+def test_the_progress_counts_earlier_episodes_too(journal: Journal, progress: Told) -> None:
+    play_missing(journal, 3, "t", lambda _: iter((2, 0)), row_of, "tokens")
+
+    begin, first, second = progress.said
+    assert begin == (3, "episodes", "t", 1)
+    # An episode without a return counts as 0.
+    assert first == (2, {"mean return": 2 / 2, "tokens/s": 5 / 0.25, "failed_requests": 2 + 1})
+    assert second == (3, {"mean return": 4 / 3, "tokens/s": 10 / 0.5, "failed_requests": 2 + 2})
+
+
+@pytest.mark.usefixtures("progress")
+def test_episodes_of_a_journal_are_not_played_again(journal: Journal) -> None:
+    journal.append({**row_of(0), "session": 2})
+
+    # `play` would fail.
+    rows = play_missing(journal, 2, "t", lambda _: 1 / 0, dict)
+
+    assert [row["index"] for row in rows] == [0, 1]
+
+
+def test_a_policy_plays_the_episodes_that_a_journal_lacks(
+    journal: Journal, progress: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def play(*arguments: Any, on_death: Callable[[int], None], **more: Any) -> Iterator[str]:
+        calls.append((arguments, more))
         on_death(3)
-        yield arguments, more
+        yield "episode"
 
     monkeypatch.setattr(module, "play_episodes", play)
-    journal.rows = []
     game = ("game", {"a": 1})
-    calls = list[Any]()
-    how: Any = ("policy", [5, 6], "how")
-    row = {"return": 1.0, "length": 4}
-    play_policy(journal, "t", game, *how, "stop", lambda one: calls.append(one) or row)
-    assert calls == [((*game, how[1], how[0], how[2]), {"skip": {7}, "stop": "stop"})]
-    died = "worker processes that died and were replaced: 3"
-    shown = {"mean return": 1.0, "steps/s": 16.0}
-    assert progress.said[-3:] == [(2, "episodes", "t", 0), died, (1, shown)]
+    policy: Any = "policy"
+    how: Any = "how"
+    stop: Any = "stop"
+
+    play_policy(journal, "t", game, policy, [5, 6], how, stop, lambda episode: {"index": 0, **ROW})
+
+    assert calls == [((*game, [5, 6], policy, how), {"skip": {4, 1}, "stop": stop})]
+    assert "worker processes that died and were replaced: 3" in progress.said

@@ -33,11 +33,11 @@ class StopsAfter(Told):
     """An `Interruption` that comes when it was asked for so many times."""
 
     def __init__(self, times: int) -> None:
-        self._left = times
+        self.left = times
 
     def stopped(self) -> bool:
-        self._left -= 1
-        return self._left < 0
+        self.left -= 1
+        return self.left < 0
 
     requested = property(stopped)
 

@@ -66,7 +66,7 @@ def ilql(outputs=TOKENS):
 
 
 def config_of(tmp_path, content=None, **values):
-    """Of the import of a file with `content`, or of the one that is there."""
+    """The config of an import of `content`, tensors by name, which is written first; None imports the file in `tmp_path`."""
     path = tmp_path / "model.pkl"
     if content is not None:
         torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
@@ -91,21 +91,45 @@ def decision_transformer():
     return trunk(np.random.default_rng(1), "model.") | more
 
 
+CLONE = trunk(np.random.default_rng(1), "module.model.")
+
+
 @pytest.mark.parametrize(
-    ("content", "method", "q", "q_place", "name"),
+    ("content", "method", "q", "has_prefix"),
     [
-        (trunk(np.random.default_rng(1), "module.model."), "bc", "none", f"trunks {POLICY} embedding", "module.model.transformer.wte.weight"),
-        (decision_transformer(), "dt", "none", "prefix kernel", "reward_emb.bias"),
-        (ilql(outputs=1), "ilql_utterance", "utterance", "heads q1 output bias", "q.2.bias"),
-        (chai(), "chai", "mean", "target_heads q2 output bias", "target_q2.2.bias"),
+        (CLONE, "bc", "none", False),
+        (decision_transformer(), "dt", "none", True),
+        (ilql(outputs=1), "ilql_utterance", "utterance", False),
+        (chai(), "chai", "mean", False),
     ],
-)  # fmt: skip
-def test_other_agents_are_known_by_their_parts(content, method, q, q_place, name, tmp_path):
+    ids=["bc", "dt", "ilql_utterance", "chai"],
+)
+def test_the_method_of_an_agent_is_known_by_its_parts(content, method, q, has_prefix, tmp_path):
     config = config_of(tmp_path, content)
-    checkpoint = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
-    assert (stage._method(config, checkpoint.design), checkpoint.design.q) == (method, q)
-    assert checkpoint.design.prefix == (method == "dt")
-    part = functools.reduce(lambda tree, key: tree[key], q_place.split(), checkpoint.params)
+
+    design = ilql_checkpoint.read(tmp_path / "model.pkl", 2).design
+
+    assert design.q == q
+    assert design.prefix == has_prefix
+    assert stage.method_of(config, design) == method
+
+
+@pytest.mark.parametrize(
+    ("content", "keys", "name"),
+    [
+        (CLONE, ("trunks", POLICY, "embedding"), "module.model.transformer.wte.weight"),
+        (decision_transformer(), ("prefix", "kernel"), "reward_emb.bias"),
+        (ilql(outputs=1), ("heads", "q1", "output", "bias"), "q.2.bias"),
+        (chai(), ("target_heads", "q2", "output", "bias"), "target_q2.2.bias"),
+    ],
+    ids=["bc", "dt", "ilql_utterance", "chai"],
+)
+def test_a_tensor_of_each_method_lands_in_its_part(content, keys, name, tmp_path):
+    config_of(tmp_path, content)
+
+    params = ilql_checkpoint.read(tmp_path / "model.pkl", 2).params
+
+    part = functools.reduce(lambda tree, key: tree[key], keys, params)
     np.testing.assert_array_equal(part, content[name])
 
 
@@ -132,4 +156,5 @@ REFUSED = [
 def test_a_pickle_that_does_not_fit_is_refused(tmp_path, content, values, line):
     with pytest.raises(UserError, match=re.escape(line)):
         imported(tmp_path, content, **values)
+
     assert not (tmp_path / "run" / "agent").exists()

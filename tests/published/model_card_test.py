@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from motif_jax.motif import merge_annotations
 from motif_jax.motif.annotation.annotator import with_annotator_defaults
 from motif_jax.motif.annotation.chat import check_chat
 from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.reward.reward_model import RewardModel
 from motif_jax.motif.reward.safetensors_file import statistics_of
-from motif_jax.nets.reward import RewardNetwork
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni import online_model
 from motif_jax.published import model_card
 from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
@@ -46,19 +46,38 @@ def write_run(folder, config):
     return folder
 
 
+def model_of(folder, config):
+    """A reward of a run folder, without parameters and evaluations."""
+    return RewardModel(folder, 0, RewardNetwork(RewardArchitecture()), {}, 1, {}, config, [])
+
+
 def card_of(folder):
     config = json.loads((folder / "config.json").read_text())
-    return model_card.render(SimpleNamespace(folder=folder, config=config, curve=[]))
+    return model_card.render(model_of(folder, config))
 
 
-def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward):
-    gone = SimpleNamespace(folder=reward, config={"dataset_dir": "/gone", "annotator": "a, b"}, curve=[])
+def test_every_annotator_is_in_the_card_with_model_and_goal(reward):
     card = card_of(reward)
+
     for words in ("some/model", "### Labels `chat`", "### Labels `lexicon`", "defaultgoal"):
         assert words in card
-    for line in filter(None, PROMPT.splitlines() if isinstance(PROMPT, str) else ()):
+
+
+def test_the_prompt_of_a_language_model_is_in_the_card(reward):
+    card = card_of(reward)
+
+    lines = [line for name in ("system", "question", "retry") for line in PROMPT[name].splitlines()]
+    assert len(lines) > 3
+    for line in lines:
         assert line in card
-    assert "/gone" in model_card.render(gone)
+
+
+def test_a_dataset_that_is_gone_is_named_in_the_card(reward):
+    config = {"dataset_dir": "/gone", "annotator": "a, b"}
+
+    card = model_card.render(model_of(reward, config))
+
+    assert "/gone" in card
 
 
 @pytest.mark.slow
@@ -76,7 +95,7 @@ def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
         assert part in card
 
 
-def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path):
+def test_the_card_of_a_learned_reward_counts_its_labels(tmp_path):
     settings = run_folder.as_plain(load_config("oni", "smoke"))
     architecture, members = online_model.architecture_of_run(settings)
     learned = {**settings["reward"], "kind": "ranking", "training": {"members": 3}}

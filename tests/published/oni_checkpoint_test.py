@@ -154,12 +154,12 @@ def unnamed(arrays):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [extra("retrieval"), "classification"])
-def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
+def test_an_imported_agent_plays_and_is_rated_by_its_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
     network = import_torch.network_of(config.agent)
     params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
     named = layout.to_torch(params)
-    model = unnamed({name: named[name] for name in sorted(named, key=torch_import._agent_order)})
+    model = unnamed({name: named[name] for name in sorted(named, key=torch_import.published_agent_order)})
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
     if kind == "classification":
         content["reward_model"] = unnamed(recipe_tensors(golden("oni/oni_classifier_shapes.json")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -38,11 +37,15 @@ class Parts:
         self.parallel = DataParallel(jax.devices()[:1])
         self.slots_in_batcher = 0
         self.batches = 0
-        inference = SimpleNamespace(serve=self.serve)
-        self.sources = [SimpleNamespace(inference=inference)] * 2
+        # Two sources, whose inference is this object, too.
+        self.inference = self
+        self.sources = [self, self]
         self.finished_slots = [[1, 0], [0, 1]]
-        self.learner = SimpleNamespace(settle=lambda: self.calls.append("settled"))
+        self.learner = self
         self.batcher = self
+
+    def settle(self) -> None:
+        self.calls.append("settled")
 
     def serve(self, timeout: float, hold: Any) -> int:
         groups = [Ready(group, 0, row) for group in range(2) for row in range(2)]
@@ -78,22 +81,34 @@ def test_a_full_batch_needs_no_acting() -> None:
     assert parts.calls == ["settled", [0.1, None], [0.1, None], [0.1, None], [0.1, None], "settled"]
 
 
+# A call of inference on policy: the two groups of the source by row 0 and 1, of which some have to wait.
+NOBODY_WAITS = [0.1, [False, False, False, False]]
+FIRST_GROUP_WAITS = [0.1, [True, False, False, False]]
+SECOND_GROUP_WAITS = [0.1, [False, False, True, False]]
+
+
 def test_on_policy_groups_wait_for_the_next_parameters() -> None:
-    parts = Parts([1, 0, 0, 0, 1, 2], on_policy=True)
+    """A group at row 0 that has filled a slot more than there were batches waits, separately for each source."""
+    parts = Parts([1, 0, 0, 0], on_policy=True)
     stream = BatchStream(parts)  # type: ignore[arg-type]
 
     assert stream.get() is None
 
-    # A group at row 0 that has filled a slot more than there were batches waits, separately for each source.
-    turn = [[0.1, [True, False, False, False]], [0.1, [False, False, True, False]]]
+    turn = [FIRST_GROUP_WAITS, SECOND_GROUP_WAITS]
     assert parts.calls == ["settled", *turn, *turn]
+
+
+def test_on_policy_groups_continue_after_the_next_batch() -> None:
+    parts = Parts([2, 0, 0, 0], on_policy=True)
+    stream = BatchStream(parts)  # type: ignore[arg-type]
+
     batch = stream.get()
+
     assert batch is not None
     assert batch.num_bytes > 0
-    assert parts.calls[5:] == ["settled", *turn, "noted"]
-    hold = stream._hold(0)
-    assert hold is not None
-    assert not hold(Ready(0, 0, 0))
+    assert parts.calls == ["settled", FIRST_GROUP_WAITS, SECOND_GROUP_WAITS, "noted"]
+    assert stream.get() is None
+    assert parts.calls[4:] == ["settled", NOBODY_WAITS, NOBODY_WAITS]
 
 
 def test_threads_make_batches_ahead_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import jax
@@ -38,17 +38,13 @@ from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.schema import read_section
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
+from tests.lowering import donated, lowered, products, unfit_for_a_gpu
 from tests.reward_fixtures import make_dataset, reward_config
 
-Program = Any
-# Functions of NVIDIA's libraries that programs may call: the QR factorisation of the orthogonal initialisation.
-GPU_CALLS = {"cusolver_geqrf_ffi", "cusolver_orgqr_ffi"}
 DEVICES = 2
 LENGTH = 4
 ROLLOUTS = 32
 ROWS = (LENGTH + 1) * ROLLOUTS // DEVICES
-# As many numbers may be added up in bfloat16.
-SHORT_SUM = 8
 REWARDS = {
     "message": {"message": "lt_cnn"},
     "everything": {"message": "lt_cnn", "status": True, "crop": True, "glyphs": True},
@@ -56,55 +52,19 @@ REWARDS = {
 SPEC = dataclasses.replace(
     NETHACK_SPEC, observation={**NETHACK_SPEC.observation, "glyphs": ArraySpec((21, 79), "int16")}
 )
-CORES = [("gru", "float32"), ("lstm", "bfloat16")]
-both_dtypes = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+# The types of StableHLO.
+SHORT = {"float32": "f32", "bfloat16": "bf16"}
 
 
-@pytest.fixture(autouse=True)
-def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def gpu() -> Iterator[None]:
     """`lower` lowers for CUDA, and what looks at the platform finds a GPU."""
     for_cuda = functools.partialmethod(jax.stages.Traced.lower, lowering_platforms=("cuda",))
-    monkeypatch.setattr(jax.stages.Traced, "lower", for_cuda)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(DataParallel, "platform", "gpu")
-
-
-def lowered(program: Program, *args: Any) -> str:
-    """The program in StableHLO, once it has been looked through for what no GPU runs."""
-    text: str = program.lower(*args).as_text()
-    unknown = set(re.findall(r"custom_call @([\w.]+)", text)) - GPU_CALLS
-    assert not unknown, f"calls of what a GPU may not have: {unknown}"
-    assert "f64>" not in text, "float64 takes 2 to 64 times as long as float32 on a GPU"
-    assert not long_bfloat16_sums(text)
-    return text
-
-
-def long_bfloat16_sums(text: str) -> list[str]:
-    """Sums of many bfloat16 numbers, which Hopper GPUs add up in bfloat16: reductions, scatters, and over devices."""
-    sums = []
-    reductions = r"stablehlo\.reduce\(.*applies stablehlo\.add across dimensions = \[([\d, ]*)\] : \(tensor<([\dx]*)xbf16>"
-    for axes, shape in re.findall(reductions, text):
-        sizes = [int(size) for size in shape.split("x")]
-        if math.prod(sizes[int(axis)] for axis in axes.split(",")) > SHORT_SUM:
-            sums.append(f"reduction of {shape} over {axes}")
-    for kind in ("scatter", "all_reduce"):
-        results = re.findall(rf'"stablehlo\.{kind}"\(.*?\}}\) : \(.*?\) -> (tensor<[^>]*>)', text, re.DOTALL)
-        sums += [f"{kind} of {result}" for result in results if result.endswith("bf16>")]
-    return sums
-
-
-def products(text: str, kind: str) -> list[tuple[str, ...]]:
-    """Types like '20x512xf32' of factors and result of the operations `kind`, 'convolution' or 'dot_general'."""
-    types = r": \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>"
-    return re.findall(rf"stablehlo\.{kind}\b.*{types}", text)
-
-
-def donated(text: str) -> list[bool]:
-    """Of each argument of the program, whether its memory is given to a result."""
-    signature = re.search(r"func\.func public @main\((.*?)\) -> ", text, re.DOTALL)
-    assert signature is not None
-    arguments = re.split(r", (?=%arg\d+:)", signature.group(1))
-    return ["tf.aliasing_output" in part or "jax.buffer_donor" in part for part in arguments]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax.stages.Traced, "lower", for_cuda)
+        patch.setattr(jax, "default_backend", lambda: "gpu")
+        patch.setattr(DataParallel, "platform", "gpu")
+        yield
 
 
 def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: int) -> None:
@@ -118,7 +78,7 @@ def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: in
     assert len(leaves) >= num_state >= len(leaves) - len(written)
 
 
-def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Program, Any, Any]:
+def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Any, Any, Any]:
     """The learner's program on two devices with its arguments, for the published settings."""
     config = appo_config()
     parallel = DataParallel(jax.devices()[:DEVICES])
@@ -130,34 +90,75 @@ def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Pro
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
     learner = Learner(update, state, parallel, Mock(), Meters())
     batch = random_batch(SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0)
-    return learner._update, learner.state, parallel.put_batch(batch, BATCH_AXES)
+    return learner.update_program, learner.state, parallel.put_batch(batch, BATCH_AXES)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("core", "dtype"), CORES)
-def test_an_update_runs_on_a_gpu_as_it_should(core: str, dtype: str) -> None:
+class Update(NamedTuple):
+    """A learner's update, lowered, with its state and batch; `dtype` is that of the network."""
+
+    text: str
+    state: Any
+    batch: Any
+    dtype: str
+
+
+@pytest.fixture(scope="module", params=[("gru", "float32"), ("lstm", "bfloat16")], ids="-".join)
+def update(gpu: None, request: pytest.FixtureRequest) -> Update:
+    core, dtype = request.param
     program, state, batch = learner_update(nethack_network(core=core, dtype=dtype))
-    text = lowered(program, state, batch)
-    assert_updated_in_place(text, state, len(jax.tree.leaves(batch)))
-    short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-    convolutions = products(text, "convolution")
-    dots = products(text, "dot_general")
-    assert len(convolutions) == 3 + 5  # the first one needs no gradient by the picture
-    assert all(kind.endswith(f"x{short}") for types in convolutions for kind in types)
-    # A GPU convolves pictures, in squares of 4x4 pixels: the table that stands for the first convolution on a CPU is a matter
-    # of gathers.
-    assert convolutions[0][0] == f"{ROWS}x18x18x48x{short}"
-    exact = [types for types in dots if not all(kind.endswith(f"x{short}") for kind in types)]
-    # In bfloat16 the heads alone are exact: policy and value, forwards and by weights and features.
-    assert len(exact) == (0 if dtype == "float32" else 6)
-    assert len(dots) > 20
-    # Nor are gradients summed up in bfloat16 over the rows of a rollout.
-    shapes = {"x".join(map(str, leaf.shape)) for leaf in jax.tree.leaves(state.params)}
-    assert not {shape for shape in shapes if re.search(rf"stablehlo\.add .*: tensor<{shape}xbf16>", text)}
+    return Update(lowered(program, state, batch), state, batch, dtype)
 
 
 @pytest.mark.slow
-def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
+def test_an_update_is_fit_for_a_gpu(update: Update) -> None:
+    assert unfit_for_a_gpu(update.text) == []
+
+
+@pytest.mark.slow
+def test_an_update_takes_over_the_memory_of_its_state(update: Update) -> None:
+    assert_updated_in_place(update.text, update.state, len(jax.tree.leaves(update.batch)))
+
+
+@pytest.mark.slow
+def test_convolutions_of_an_update_are_in_the_networks_dtype(update: Update) -> None:
+    convolutions = products(update.text, "convolution")
+
+    # Three forwards, and their gradients; the first one needs none by the picture.
+    assert len(convolutions) == 3 + 5
+    assert all(kind.endswith(f"x{SHORT[update.dtype]}") for types in convolutions for kind in types)
+
+
+@pytest.mark.slow
+def test_a_gpu_convolves_squares_of_pixels(update: Update) -> None:
+    """The table that stands for the first convolution on a CPU is a matter of gathers."""
+    picture, _, _ = products(update.text, "convolution")[0]
+
+    # 4x4 pixels of three colours each.
+    assert picture == f"{ROWS}x18x18x48x{SHORT[update.dtype]}"
+
+
+@pytest.mark.slow
+def test_the_heads_alone_are_exact_in_an_update(update: Update) -> None:
+    dots = products(update.text, "dot_general")
+    exact = [types for types in dots if not all(kind.endswith(f"x{SHORT[update.dtype]}") for kind in types)]
+
+    assert len(dots) > 20
+    # Policy and value, forwards and by weights and features.
+    assert len(exact) == (0 if update.dtype == "float32" else 6)
+
+
+@pytest.mark.slow
+def test_gradients_are_not_summed_up_in_bfloat16_over_a_rollout(update: Update) -> None:
+    shapes = {"x".join(map(str, leaf.shape)) for leaf in jax.tree.leaves(update.state.params)}
+
+    assert not {
+        shape for shape in shapes if re.search(rf"stablehlo\.add .*: tensor<{shape}xbf16>", update.text)
+    }
+
+
+@pytest.fixture(scope="module")
+def rewarded_update(gpu: None) -> Update:
+    """An update that computes the intrinsic reward of everything that a reward may read."""
     everything = RewardNetwork(RewardArchitecture(**REWARDS["everything"], dtype="bfloat16"))
     params = random_params(everything)  # type: ignore[arg-type]
     statistics = {"mean": 0.5, "variance": 2.0, "quantile_levels": [0.5], "quantiles": [0.1]}
@@ -165,76 +166,198 @@ def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
     setup = RewardSetup(AgentReward(), SPEC)
     reward = MotifReward(model, model.normalisation(True, 0.5, False), setup)
     program, state, batch = learner_update(nethack_network(dtype="bfloat16"), reward)
-    text = lowered(program, state, batch)
-    assert len(jax.tree.leaves(state.reward_params)) > 20
+    return Update(lowered(program, state, batch), state, batch, "bfloat16")
+
+
+@pytest.mark.slow
+def test_a_rewarded_update_is_fit_for_a_gpu(rewarded_update: Update) -> None:
+    assert unfit_for_a_gpu(rewarded_update.text) == []
+    # It convolves for the reward, too.
+    assert len(jax.tree.leaves(rewarded_update.state.reward_params)) > 20
+    assert len(products(rewarded_update.text, "convolution")) > 3 + 5 + 6
+
+
+@pytest.mark.slow
+def test_a_rewarded_update_takes_over_the_memory_of_its_state(rewarded_update: Update) -> None:
+    num_batch = len(jax.tree.leaves(rewarded_update.batch))
+
     # The batch's own intrinsic reward is not read.
-    assert_updated_in_place(text, state, len(jax.tree.leaves(batch)) - 1)
-    assert len(products(text, "convolution")) > 3 + 5 + 6
+    assert_updated_in_place(rewarded_update.text, rewarded_update.state, num_batch - 1)
 
 
-@pytest.mark.extra
-@pytest.mark.parametrize(("core", "dtype"), CORES)
-def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
+class Acting(NamedTuple):
+    """A network with parameters, and those that act."""
+
+    network: Any
+    params: Any
+    prepared: Any
+    dtype: str
+
+
+# Ten groups of four environments, each with three slots; five groups are served.
+ACTING_ENVS = 40
+SERVED_ENVS = 20
+SLOT_ROWS = 120
+
+
+@pytest.fixture(scope="module", params=[("gru", "float32"), ("lstm", "bfloat16")], ids="-".join)
+def acting(gpu: None, request: pytest.FixtureRequest) -> Acting:
+    core, dtype = request.param
     network = nethack_network(core=core, dtype=dtype)
     params = random_params(network)
-    lowered(Publisher([], network.prepare)._copy, params)
-    prepared = jax.eval_shape(network.prepare, params)
-    assert not jax.tree.leaves(prepared.tables)
-    # Ten groups of four environments, each with three slots; five groups are served.
-    rows = np.zeros(20, np.int32)
-    table = network.initial_state(41)
+    return Acting(network, params, jax.eval_shape(network.prepare, params), dtype)
+
+
+def call_layout(network: Any) -> CallLayout:
+    """The layout of a call of inference for five groups of four environments."""
     spec = network.spec.observation
     fields = {name: (spec[name].shape, spec[name].dtype) for name in network.fields}
-    layout = CallLayout.of(5, 4, fields)
-    state = inference.ActingState(table, network.initial_state(121), jnp.int32(0))
-    key = jax.random.PRNGKey(0)
+    return CallLayout.of(5, 4, fields)
+
+
+def acting_program(acting: Acting) -> str:
+    network = acting.network
+    layout = call_layout(network)
+    # Both tables have a row more, for padding.
+    envs = network.initial_state(ACTING_ENVS + 1)
+    slots = network.initial_state(SLOT_ROWS + 1)
+    state = inference.ActingState(envs, slots, jnp.int32(0))
     packed = np.zeros(layout.size, np.uint8)
-    program = inference._Program(network, layout).run
-    text = lowered(program, prepared, state, key, packed)
-    short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-    assert products(text, "convolution")[0][0] == f"20x18x18x48x{short}"
-    num_params = len(jax.tree.leaves(prepared))
-    assert donated(text) == [False] * num_params + [True] * 3 + [False] * 2
-    observation = layout.views(packed).observation
-    first = np.ones(20, np.uint8)
-    lowered(inference._gather, table, rows)
-    lowered(batcher._select, [table, table], np.zeros(41, np.int32))
-    policy = agent_policy.AgentPolicy("agent", network, params)
-    lowered(policy._apply, params, observation, first, network.initial_state(20))
+    program = inference.CallProgram(network, layout).run
+    return lowered(program, acting.prepared, state, jax.random.PRNGKey(0), packed)
 
 
 @pytest.mark.extra
-@both_dtypes
-@pytest.mark.parametrize("inputs", ["message", pytest.param("everything", marks=pytest.mark.slow)])
-def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path) -> None:
-    make_dataset(tmp_path, pairs=300, glyphs=inputs == "everything")
+def test_acting_is_fit_for_a_gpu(acting: Acting) -> None:
+    text = acting_program(acting)
+
+    assert unfit_for_a_gpu(text) == []
+    picture, _, _ = products(text, "convolution")[0]
+    assert picture == f"{SERVED_ENVS}x18x18x48x{SHORT[acting.dtype]}"
+
+
+@pytest.mark.extra
+def test_acting_takes_over_the_memory_of_its_tables(acting: Acting) -> None:
+    num_params = len(jax.tree.leaves(acting.prepared))
+
+    # Not that of parameters, key and input.
+    assert donated(acting_program(acting)) == [False] * num_params + [True] * 3 + [False] * 2
+
+
+@pytest.mark.extra
+def test_publishing_is_fit_for_a_gpu(acting: Acting) -> None:
+    text = lowered(Publisher([], acting.network.prepare).copy_program, acting.params)
+
+    assert unfit_for_a_gpu(text) == []
+    # Nor does a GPU act by tables.
+    assert not jax.tree.leaves(acting.prepared.tables)
+
+
+@pytest.mark.extra
+def test_initial_states_are_gathered_and_selected_on_a_gpu(acting: Acting) -> None:
+    table = acting.network.initial_state(ACTING_ENVS + 1)
+    rows = np.zeros(SERVED_ENVS, np.int32)
+    sources = np.zeros(ACTING_ENVS + 1, np.int32)
+
+    assert unfit_for_a_gpu(lowered(inference.gather_rows, table, rows)) == []
+    assert unfit_for_a_gpu(lowered(batcher.select_rows, [table, table], sources)) == []
+
+
+@pytest.mark.extra
+def test_a_policy_that_is_evaluated_is_fit_for_a_gpu(acting: Acting) -> None:
+    network = acting.network
+    layout = call_layout(network)
+    observation = layout.views(np.zeros(layout.size, np.uint8)).observation
+    first = np.ones(SERVED_ENVS, np.uint8)
+    policy = agent_policy.AgentPolicy("agent", network, acting.params)
+
+    text = lowered(policy.apply, acting.params, observation, first, network.initial_state(SERVED_ENVS))
+
+    assert unfit_for_a_gpu(text) == []
+
+
+class RewardTraining(NamedTuple):
+    """A training of a reward on two devices, and its state's shapes."""
+
+    task: RewardTask
+    trainer: OfflineTrainer
+    data: reward_data.RewardData
+    params: Any
+    parallel: DataParallel
+    dtype: str
+
+    def placed(self, steps: int | None = None) -> Any:
+        """The batches of the first steps, by default of a chunk, on the devices."""
+        batches = jax.tree.map(lambda leaf: leaf[:steps], self.task.batches(0, self.task.chunk_steps))
+        return self.parallel.put_batch(batches, reward_data.axes(batches))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(inputs, dtype) for inputs in REWARDS for dtype in ("float32", "bfloat16")],
+    ids="-".join,
+)
+def reward_training(
+    gpu: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> RewardTraining:
+    inputs, dtype = request.param
+    folder = tmp_path_factory.mktemp("dataset")
+    make_dataset(folder, pairs=300, glyphs=inputs == "everything")
     network = RewardNetworkSizes(**REWARDS[inputs], dtype=dtype)
-    config = dataclasses.replace(read_section(RewardConfig, reward_config(tmp_path)), network=network)
+    config = dataclasses.replace(read_section(RewardConfig, reward_config(folder)), network=network)
     data = reward_data.load(config)
     parallel = DataParallel(jax.devices()[:DEVICES])
     task = RewardTask(config, data, parallel)
-    trainer = OfflineTrainer(task, parallel)
     params = jax.eval_shape(lambda: ensembles.init_state(task.network, task.optimizer, jax.random.key(0)))
-    state = Carry(params, np.int32(0), data.messages)
-    batches = task.batches(0, task.chunk_steps)
-    # All steps of a chunk are one program.
-    assert len(batches.unique) > 1
-    assert trainer.steps_per_call is None
-    placed = parallel.put_batch(batches, reward_data.axes(batches))
-    text = lowered(trainer.train, state, placed)
-    num_state = len(jax.tree.leaves(state))
-    assert donated(text)[:num_state] == [True] * num_state
-    assert not any(donated(text)[num_state:])
-    short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+    return RewardTraining(task, OfflineTrainer(task, parallel), data, params, parallel, dtype)
+
+
+def chunk_program(training: RewardTraining) -> tuple[str, Carry]:
+    """The program of a chunk of steps, and the state that it gets."""
+    state = Carry(training.params, np.int32(0), training.data.messages)
+    return lowered(training.trainer.train, state, training.placed()), state
+
+
+@pytest.mark.extra
+def test_a_gpu_trains_a_reward_by_chunks_of_steps(reward_training: RewardTraining) -> None:
+    assert reward_training.trainer.steps_per_call is None
+    assert len(reward_training.task.batches(0, reward_training.task.chunk_steps).unique) > 1
+
+
+@pytest.mark.extra
+def test_steps_of_a_reward_are_fit_for_a_gpu(reward_training: RewardTraining) -> None:
+    text, state = chunk_program(reward_training)
+
+    assert unfit_for_a_gpu(text) == []
     convolutions = products(text, "convolution")
     assert len(convolutions) >= 3 * 6
+    short = SHORT[reward_training.dtype]
     assert all(kind.endswith(f"x{short}") for types in convolutions for kind in types)
-    first = jax.tree.map(lambda leaf: leaf[:1], batches)
-    placed = parallel.put_batch(first, reward_data.axes(first))
-    lowered(task.rewards_of_steps, (params.params, data.messages), placed)
-    if inputs == "message":
-        messages = parallel.put_batch(np.zeros((1024, 256), np.uint8), 0)
-        lowered(task.rewards_of_messages, params.params, messages)
-        # Looked up on a GPU where JAX_PLATFORMS leaves the CPU out.
-        program = reward_model._message_program(task.network.architecture, 1, None)
-        lowered(program, params.params, np.zeros((8, 256), np.uint8))
+    # The memory of the state is used again, and that of the batches is not.
+    num_state = len(jax.tree.leaves(state))
+    is_donated = donated(text)
+    assert is_donated == [True] * num_state + [False] * (len(is_donated) - num_state)
+
+
+@pytest.mark.extra
+def test_evaluating_a_reward_is_fit_for_a_gpu(reward_training: RewardTraining) -> None:
+    shared = (reward_training.params.params, reward_training.data.messages)
+
+    text = lowered(reward_training.task.rewards_of_steps, shared, reward_training.placed(steps=1))
+
+    assert unfit_for_a_gpu(text) == []
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize(
+    "reward_training", [("message", "float32"), ("message", "bfloat16")], indirect=True, ids="-".join
+)
+def test_rewards_of_messages_are_fit_for_a_gpu(reward_training: RewardTraining) -> None:
+    architecture = reward_training.task.network.architecture
+    params = reward_training.params.params
+    messages = reward_training.parallel.put_batch(np.zeros((1024, 256), np.uint8), 0)
+
+    assert unfit_for_a_gpu(lowered(reward_training.task.rewards_of_messages, params, messages)) == []
+    # Looked up on a GPU where JAX_PLATFORMS leaves the CPU out.
+    lookup = reward_model.message_program(architecture, 1, None)
+    assert unfit_for_a_gpu(lowered(lookup, params, np.zeros((8, 256), np.uint8))) == []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import jax
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 @pytest.mark.slow
-def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) -> None:
+def test_a_diverged_run_keeps_its_batch_and_earlier_parameters(tmp_path: Path) -> None:
     broken = {"reward__kind": "tests.rl.outside_parts:Broken", "reward__intrinsic_coefficient": 0.5}
     often = {"serial": True, "save_every_steps": 1, "keep_checkpoints": 10, "train_for_env_steps": 600}
     with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz.*skip"):
@@ -41,9 +41,15 @@ def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) 
     jax.tree.map(np.testing.assert_array_equal, second["learner"]["opt_state"], third["learner"]["opt_state"])
 
 
+@dataclasses.dataclass
+class FailedLearner:
+    """A `Learner` as far as a guard reads it."""
+
+    failures: list[Failure]
+
+
 def failed(*failures: Failure) -> Learner:
-    """A learner as far as a guard reads it."""
-    return cast("Learner", SimpleNamespace(failures=list(failures)))
+    return cast("Learner", FailedLearner(list(failures)))
 
 
 def test_updates_that_were_skipped_before_end_no_run() -> None:
@@ -109,7 +115,7 @@ def test_three_of_many_names_are_in_the_error(skipping: Guard, tmp_path: Path) -
     )
 
 
-def test_numbers_of_the_environment_are_not_blamed_on_the_learning_rate(tmp_path: Path) -> None:
+def test_an_environments_numbers_are_not_blamed_on_the_learning_rate(tmp_path: Path) -> None:
     stop = recall_training(nonfinite__policy="stop").nonfinite
     batch = column([3, 1], [0, 0], [0, 1])
     batch = batch._replace(

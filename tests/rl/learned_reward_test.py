@@ -75,7 +75,7 @@ def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.An
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
         reward__training__steps_per_arrival=40, reward__training__device=device,
     )  # fmt: skip
-    trains = {leaf.device for leaf in jax.tree.leaves(reward._trainer.state)}
+    trains = {leaf.device for leaf in jax.tree.leaves(reward.trainer.state)}
     assert trains == {jax.local_devices()[0 if device == "auto" else 1]}
     assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {jax.local_devices()[0]}
     for number in range(3):
@@ -179,8 +179,8 @@ def test_texts_are_drawn_for_pairs_as_often_as_they_are_shown(
     for number in range(12):
         reward.pay(batch(number, (30, 10, 5, 5, 10)))
 
-    assert reward._observed.sum() == 12 * 60 / 10
-    np.testing.assert_allclose(reward._observed[:5] / 12, [3, 1, 0.5, 0.5, 1], atol=0.5)
+    assert reward.observed.sum() == 12 * 60 / 10
+    np.testing.assert_allclose(reward.observed[:5] / 12, [3, 1, 0.5, 0.5, 1], atol=0.5)
 
 
 @pytest.mark.usefixtures("unlearning")
@@ -224,7 +224,7 @@ def test_payments_wait_for_no_training_and_raise_its_failure(
     assert reward.taken == 0, "labels are there, and the training is held up"
     version = reward.version
     go.set()
-    wait([reward._trainer.running])  # type: ignore[list-item]
+    wait([reward.trainer.running])  # type: ignore[list-item]
     assert reward.taken == 0, "what was trained counts from the next batch on"
     reward.pay(batch(6))
     assert reward.taken == 1
@@ -235,8 +235,8 @@ def test_payments_wait_for_no_training_and_raise_its_failure(
     def go_on() -> None:
         for number in range(7, 12):  # one payment begins a step, a later one hears how it ended
             reward.pay(batch(number))
-            if reward._trainer.running is not None:
-                wait([reward._trainer.running])
+            if reward.trainer.running is not None:
+                wait([reward.trainer.running])
 
     with pytest.raises(UserError, match="training of the reward diverged at its step"):
         go_on()

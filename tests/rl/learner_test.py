@@ -78,7 +78,7 @@ def in_thread(work: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def test_an_update_waits_for_the_one_before_whose_time_ends_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     parallel = DataParallel(jax.devices()[:1])
     meters = Meters()
     updates = HeldUpdates()
@@ -86,7 +86,7 @@ def test_an_update_waits_for_the_one_before_whose_time_ends_then(monkeypatch: py
     zero = jnp.zeros((), jnp.int32)
     state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
     learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
-    learner._update = updates
+    learner.update_program = updates
     clock = [100.0]
     monkeypatch.setattr(learner_module.time, "perf_counter", lambda: clock[0])
     learner.step(BATCH)
@@ -125,7 +125,7 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:
             pass
-        system.learner._update = updates
+        system.learner.update_program = updates
         system.learner.step(batch)
         waiting = threading.Event()
         limit = config.max_waiting_batches
@@ -161,7 +161,7 @@ class Memory(NamedTuple):
     frozen: Any = ()
 
 
-def test_an_update_that_is_not_finite_changes_counts_and_memory_alone() -> None:
+def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
     def update(state: Memory, batch: TrajectoryBatch, *, axis_name: str) -> Any:
         loss, change = (jnp.mean(x) for x in (batch.reward, batch.intrinsic_reward))
         metrics = {"value/mean": 7.0 + loss, "lag/max": 2 * change, "loss/total": loss}

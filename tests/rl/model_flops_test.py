@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
 import math
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,24 +10,29 @@ import pytest
 from motif_jax.core.devices.meters import Reading
 from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
+from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import settings
-from motif_jax.rl.config import agent_config
+from motif_jax.rl.batcher import Batch
+from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.rl.game_network import published_form
 from motif_jax.rl.model_flops import DeviceUse, row_flops
+from tests.made_up_devices import MadeUpDevice
 from tests.reward_fixtures import load_config
+from tests.rl.runs import column
 
 
-@dataclasses.dataclass(frozen=True)
-class Device:
-    device_kind: str
+class State(NamedTuple):
+    """A training state as far as parameters are read."""
+
+    params: dict[str, Any]
 
 
-DEVICE = Device("NVIDIA H100 80GB HBM3")
+DEVICE = MadeUpDevice("NVIDIA H100 80GB HBM3")
 ROLLOUT = 16
 ROLLOUTS = 8
 
 
-def parts() -> tuple[Any, Any, Any]:
+def small_training() -> tuple[AgentConfig, PolicyNetwork, Batch]:
     """A small training, its network, and a batch as the learner gets it."""
     config = settings.resolved(agent_config(load_config("train_agent")))
     network = make_agent_network(config.network, registry.spec(config.environment.name))
@@ -38,12 +41,13 @@ def parts() -> tuple[Any, Any, Any]:
         name: np.zeros((1, ROLLOUT + 1, ROLLOUTS, *fields[name].shape), fields[name].dtype)
         for name in network.fields
     }
-    return config, network, SimpleNamespace(trajectories=SimpleNamespace(observation=observation))
+    trajectories = column([1], [0], [0])._replace(observation=observation)
+    return config, network, Batch(trajectories, 1, [])
 
 
 def test_shares_of_the_peak_of_learning_and_of_everything() -> None:
-    config, network, batch = parts()
-    use = DeviceUse(config, network, SimpleNamespace(params={}), [DEVICE], [DEVICE])
+    config, network, batch = small_training()
+    use = DeviceUse(config, network, State({}), [DEVICE], [DEVICE])
     for _ in range(3):
         use.add(batch)
     reading = Reading({"inference/rows": 500.0, "learner/update": 0.5}, {}, {}, 4.0)
@@ -59,8 +63,10 @@ def test_shares_of_the_peak_of_learning_and_of_everything() -> None:
 
 
 def test_nothing_is_traced_where_the_peak_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, network, batch = parts()
+    config, network, batch = small_training()
     monkeypatch.setattr(jax, "make_jaxpr", None)
     use = DeviceUse(config, network, None, [jax.devices("cpu")[0]], [])
+
     use.add(batch)
+
     assert use.metrics(Reading({}, {}, {}, 1.0)) == {}

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from motif_jax.rl.training import overview
+from tests.made_up_devices import MadeUpDevice
 from tests.play.agent_runs import recall_training
 
 
 def gpus(*numbers: int) -> list[Any]:
-    return [SimpleNamespace(platform="gpu", id=number, device_kind="NVIDIA H200") for number in numbers]
+    return [MadeUpDevice("NVIDIA H200", "gpu", number) for number in numbers]
 
 
-CPU: Any = SimpleNamespace(platform="cpu", id=0, device_kind="cpu")
+CPU: Any = MadeUpDevice("cpu", "cpu", 0)
 MINE = {"reward__kind": "my:Reward", "reward__intrinsic_coefficient": 1.0}
 
 

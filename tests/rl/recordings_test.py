@@ -7,7 +7,6 @@ import signal
 from collections.abc import Mapping
 from concurrent.futures import wait
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,31 +149,40 @@ def test_games_that_come_too_fast_are_counted(
     assert names(tmp_path) == []
 
 
+class DeadProcess:
+    """A `WorkerProcess` that takes orders and dies before each answer; `closed` counts those that were closed."""
+
+    closed = 0
+
+    def __init__(self, *arguments: Any) -> None:
+        self.connection = self
+
+    def send(self, order: Any) -> None:
+        pass
+
+    def receive(self) -> str:
+        raise EOFError
+
+    def close(self) -> None:
+        DeadProcess.closed += 1
+
+
 def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Dead:
-        def __init__(self, *arguments: Any) -> None:
-            self.connection = SimpleNamespace(send=lambda order: None)
-
-        def receive(self) -> str:
-            raise EOFError
-
-        def close(self) -> None:
-            closed.append(1)
-
-    closed: list[int] = []
-    monkeypatch.setattr(recordings, "WorkerProcess", Dead)
+    monkeypatch.setattr(DeadProcess, "closed", 0)
+    monkeypatch.setattr(recordings, "WorkerProcess", DeadProcess)
 
     def record() -> None:
         with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
             for episode in range(3):
-                assert len(closed) == episode
+                assert DeadProcess.closed == episode
                 play(recorder, 0, episode, 0)
                 recorder.report(10, [report(0, episode, 3)])
-                wait(recorder._waiting)
+                wait(recorder.waiting)
 
     with pytest.raises(ServiceFailedError, match=r"^the recordings thread failed: .* died 3 times in a row$"):
         record()
-    assert len(closed) == 3
+
+    assert DeadProcess.closed == 3
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from motif_jax.glam.network_kinds import LanguageNetworkKind
 from motif_jax.rl import agent_networks, settings, train_agent
 from motif_jax.rl.config import Devices, agent_config
 from motif_jax.rl.intrinsic import RewardKind
+from tests.made_up_devices import MadeUpDevice
 from tests.play.agent_runs import changed, recall_config, recall_training
 from tests.reward_fixtures import load_config
 
@@ -32,7 +32,7 @@ from tests.reward_fixtures import load_config
         ("NetHackOracle-v1", 0.0, 0.0),
     ],
 )
-def test_the_extrinsic_coefficient_depends_on_the_task_where_it_is_none(
+def test_an_extrinsic_coefficient_of_none_depends_on_the_task(
     task: str, coefficient: float | None, resolved: float
 ) -> None:
     config = load_config("train_agent", "")
@@ -125,7 +125,7 @@ def test_actors_remember_actions_of_games_that_are_played_again(
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_timeouts_as_terminals_begin_the_next_episode_in_the_same_step(published: bool) -> None:
+def test_timeouts_as_terminals_reset_in_the_same_step(published: bool) -> None:
     config = settings.resolved(recall_training(serial=True, compat__timeout_as_terminal=published))
 
     assert settings.actors_configs(config, 1)[0].same_step_autoreset == published
@@ -190,24 +190,22 @@ def test_options_of_a_level_are_those_of_its_section() -> None:
     ("learner", "actor", "number"),
     [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)],
 )
-def test_rewards_of_texts_are_computed_on_a_device_that_only_acts(
-    learner: str, actor: str, number: int
-) -> None:
+def test_rewards_of_texts_use_a_device_that_only_acts(learner: str, actor: str, number: int) -> None:
     devices = Devices(learner=learner, actor=actor)
     assert settings.lookup_device(devices) == jax.devices()[number]
 
 
 def test_rewards_of_texts_are_computed_on_the_cpu_beside_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     cpus = jax.devices()
-    gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
+    gpus = [MadeUpDevice(id=0), MadeUpDevice(id=1)]
     monkeypatch.setattr(jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus)
     assert settings.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
 
 
-def test_without_a_cpu_rewards_of_texts_are_computed_on_a_gpu_that_acts(
+def test_without_a_cpu_rewards_of_texts_use_an_acting_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
+    gpus = [MadeUpDevice(id=0), MadeUpDevice(id=1)]
 
     def without_cpu(backend: str | None = None) -> list[Any]:
         if backend is not None:
@@ -316,7 +314,7 @@ def test_files_that_changed_since_the_training_are_refused(monkeypatch: pytest.M
 def test_workers_beside_a_gpu_have_four_groups(
     platform: str, changes: dict[str, Any], groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "learner_devices", lambda devices: [SimpleNamespace(platform=platform)])
+    monkeypatch.setattr(settings, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)])
     config = recall_training(**{"actors__envs_per_worker": 8, "actors__groups_per_worker": None, **changes})
     resolved = settings.resolved(config)
     assert resolved.actors.groups_per_worker == groups

@@ -69,7 +69,7 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
     if mean:
         moments = ValueStatistics(*map(jnp.float32, (mean, mean**2 + deviation**2, 1)))
         system.learner.state = system.parallel.replicate(state._replace(value_statistics=moments))
-        system.learner._publish()
+        system.learner.publish()
     with BatchStream(system) as stream:
         batch = [stream.get() for _ in range(3)][-1]
     assert batch is not None

@@ -149,12 +149,12 @@ def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) 
     actor = pool.pids()[0]
     os.kill(actor, signal.SIGSTOP)
     wait_for(lambda: psutil.Process(actor).status() == psutil.STATUS_STOPPED)
-    stopped_at = pool._clock
+    stopped_at = pool.clock
 
     def is_owed_an_answer() -> bool:
         """All that the actor had written by then has been read, and its group was told to continue."""
-        commanded_at = pool._commanded_at[0]
-        return commanded_at is not None and pool._all_read_at > max(stopped_at, commanded_at)
+        commanded_at = pool.commanded_at[0]
+        return commanded_at is not None and pool.all_read_at > max(stopped_at, commanded_at)
 
     wait_for(is_owed_an_answer)
     os.kill(actor, signal.SIGKILL)
@@ -193,8 +193,8 @@ def test_bucket_sizes_end_with_all_groups() -> None:
 @pytest.mark.parametrize("is_one_host", [True, False])
 def test_hosts_agree_on_each_sum_once(is_one_host: bool) -> None:
     sums = HostSums(DataParallel(jax.devices()[:2]))
-    assert sums._is_one_host
-    sums._is_one_host = is_one_host
+    assert sums.is_one_host
+    sums.is_one_host = is_one_host
     assert sums.result() is None
     sums.launch([300, 0, 1])
     assert sums.result() == [300, 0, 1]

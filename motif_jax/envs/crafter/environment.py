@@ -109,6 +109,9 @@ class Crafter(Environment):
 
     An episode ends with the player's death. `episode_info` adds 1 for each achievement that the episode reached, and their
     number as `achievements`.
+
+    Attributes:
+      game: the game, whose world and player a test or a script may change between steps.
     """
 
     make_spec = staticmethod(make_spec)
@@ -122,18 +125,18 @@ class Crafter(Environment):
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.spec = make_spec(name, fields=fields, kwargs=kwargs)
-        self._game = CrafterGame(_area(name, kwargs))
+        self.game = CrafterGame(_area(name, kwargs))
         self._limit = max_episode_steps
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        self._game.begin(seed % _SEEDS)
+        self.game.begin(seed % _SEEDS)
         self._return = 0.0
         self._counts = collections.Counter[bytes]()
         self._write("", out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
-        game = self._game
+        game = self.game
         name = constants.actions[action]
         before = before_step(name, game)
         reward = game.play(action)
@@ -144,17 +147,17 @@ class Crafter(Environment):
         return reward, TRUNCATED if game.steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
-        counts = self._game.player.achievements
+        counts = self.game.player.achievements
         achieved = {name: float(counts[name] > 0) for name in constants.achievements}
         return {
             "return": self._return,
-            "length": float(self._game.steps),
+            "length": float(self.game.steps),
             "achievements": sum(achieved.values()),
             **achieved,
         }
 
     def _write(self, text: str, out: Mapping[str, np.ndarray]) -> None:
-        game = self._game
+        game = self.game
         player = game.player
         if "picture" in self.spec.observation:
             out["picture"][...] = game.picture(_PICTURE_SIDE)
@@ -172,11 +175,11 @@ class Crafter(Environment):
 
     def _cells(self) -> np.ndarray:
         """What the player sees, as numbers of `CHANNELS`: uint8 [COLUMNS, ROWS], the player in the middle."""
-        world = self._game.semantic
-        for thing in self._game.world.objects:
+        world = self.game.semantic
+        for thing in self.game.world.objects:
             if isinstance(thing, objects.Plant) and thing.ripe:
                 world[tuple(thing.pos)] = _RIPE
-        column, row = self._game.player.pos
+        column, row = self.game.player.pos
         left = column - COLUMNS // 2
         top = row - ROWS // 2
         cells = np.zeros((COLUMNS, ROWS), np.uint8)

@@ -180,7 +180,7 @@ def messages_in_chunks(
     architecture: RewardArchitecture, members: int, params: Any, messages: np.ndarray
 ) -> np.ndarray:
     """Raw rewards float32 [members, N] of messages uint8 [N, L]; see `in_chunks`."""
-    return in_chunks(functools.partial(_message_program, architecture, members), params, messages, members)
+    return in_chunks(functools.partial(message_program, architecture, members), params, messages, members)
 
 
 def in_chunks(
@@ -216,14 +216,17 @@ def in_chunks(
 
 
 @functools.lru_cache(maxsize=64)
-def _message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
-    """The program of `in_chunks`; cached, so that all models of one architecture share its compilation."""
+def message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
+    """The program (params, messages uint8 [CHUNK, 256]) -> raw rewards float32 [members, CHUNK]; `length` as in `in_chunks`.
+
+    It is cached, so that all models of one architecture share its compilation.
+    """
     network = RewardNetwork(architecture)
 
-    def program(params: Any, messages: jax.Array) -> jax.Array:
+    def message_rewards(params: Any, messages: jax.Array) -> jax.Array:
         return of_members(network.reward, members, params, {"message": messages}, length)
 
-    return jax.jit(program)
+    return jax.jit(message_rewards)
 
 
 def of_members(function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any) -> jax.Array:

@@ -21,7 +21,7 @@ from motif_jax.rl.actors.actor import ActorOrders, Descriptor, serve
 
 METHODS = ("auto", "fork", "exec")
 _START_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.2  # between two attempts
+PAUSE_SECONDS = 0.2  # between two attempts to start a process
 _SERVER_LOST = 255  # the exit code that multiprocessing reports for a process whose server died
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _ENVIRONMENT_LOCK = threading.Lock()
@@ -101,7 +101,7 @@ class ActorProcess:
                 server_died = isinstance(error, EOFError | ConnectionError)
                 if not self._is_forked or server_died:
                     # The next attempt starts another server.
-                    time.sleep(_PAUSE_SECONDS)
+                    time.sleep(PAUSE_SECONDS)
                 elif self._method == "fork":
                     raise UserError(
                         f"config.actors.start_method=fork: no server of processes can be started: {error!r}: choose "
@@ -112,7 +112,7 @@ class ActorProcess:
                     self._is_forked = False
 
     def _start_once(self, context: Any, their_reports: Any, orders: Mapping[str, Any]) -> None:
-        with their_reports, _server_settings() as variables:
+        with their_reports, server_settings() as variables:
             all_orders = ActorOrders(
                 **orders,
                 variables=variables,
@@ -174,7 +174,7 @@ class ActorProcess:
 
 
 @contextlib.contextmanager
-def _server_settings() -> Iterator[dict[str, str]]:
+def server_settings() -> Iterator[dict[str, str]]:
     """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
 
     Yields the environment variables without these settings. A lock keeps the pools of several devices, which replace their

@@ -25,9 +25,9 @@ from motif_jax.rl.actors.cores import ActorCores
 from motif_jax.rl.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotSink
 
 _WATCH_SECONDS = 0.1
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0  # after which `close` kills a process
 # Between two rounds of the watching thread the clock advances by so much at most: in a longer time this process was paused.
-_MAX_ROUND_SECONDS = 1.0
+MAX_ROUND_SECONDS = 1.0
 _MAX_RECORDS = 2048  # that one `ready` reads
 _WAKE = RECORD.pack(-1, -1, 0, 0)  # makes a `ready` that waits return
 _FILES_OF_PROCESS = 6  # open files for each process
@@ -43,29 +43,34 @@ class ActorPool(Rollouts):
 
     A process counts as hanging if the pipe of records is empty and its answer is missing for `timeout_seconds`, by a clock that
     stops while this process is paused (Ctrl-Z, a debugger, a frozen container).
+
+    Attributes:
+      processes: by group.
+      clock: seconds since the start by the watching thread's clock.
+      all_read_at: when the pipe of records was last empty, by the clock.
+      commanded_at: of each group, when the command was sent that has no answer yet, by the clock; None: there is none.
+      records: the descriptor from which the actors' records are read.
     """
 
     def __init__(
         self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
     ) -> None:
         super().__init__(config, next_episode, on_finished)
-        _allow_files(config.groups * _FILES_OF_PROCESS)
+        allow_open_files(config.groups * _FILES_OF_PROCESS)
         modules = registry.shared_modules(config.env, **config.options)
-        self._processes = [ActorProcess(config.start_method, modules) for _ in range(config.groups)]
-        self._writes_to = [process.writes_to for process in self._processes]
-        self._records, self._records_in = os.pipe()
+        self.processes = [ActorProcess(config.start_method, modules) for _ in range(config.groups)]
+        self._writes_to = [process.writes_to for process in self.processes]
+        self.records, self._records_in = os.pipe()
         self._records_poll = select.poll()
-        self._records_poll.register(self._records, select.POLLIN)
+        self._records_poll.register(self.records, select.POLLIN)
         self._cores: ActorCores | None = None
         # Deaths in each group, now and when its process was started. Commands carry the number, so that a process ignores
         # commands that were meant for its predecessor.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
-        # Times by the watching thread's clock, which stops while this process is paused.
-        self._clock = 0.0
-        self._all_read_at = 0.0  # when the pipe of records was last empty
-        # Of each group, when the command was sent that has no answer yet; None: there is none.
-        self._commanded_at: list[float | None] = [None] * config.groups
+        self.clock = 0.0
+        self.all_read_at = 0.0
+        self.commanded_at: list[float | None] = [None] * config.groups
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
         self._failure: tuple[str, Exception | None] | None = None  # the message, and its cause
@@ -91,13 +96,13 @@ class ActorPool(Rollouts):
 
     def pids(self) -> list[int]:
         """Process ids of the actors, by group."""
-        return [process.pid for process in self._processes if process.process is not None]
+        return [process.pid for process in self.processes if process.process is not None]
 
     def ready(self, timeout: float) -> list[Ready]:
         self.restarted_groups.clear()
         ready = self._assign_slots()
         # Taken before the read: a record that is written after this moment may not be among the records.
-        read_at = self._clock
+        read_at = self.clock
         records = self._read_records(0.0 if ready else timeout)
         for generation, group, slot, row in records:
             is_wake = group < 0
@@ -105,7 +110,7 @@ class ActorPool(Rollouts):
             if is_wake or generation != self._generation[group]:
                 continue
 
-            self._commanded_at[group] = None
+            self.commanded_at[group] = None
             if row == HELLO_ROW:
                 self._started_generation[group] = generation
                 self._restart(group)
@@ -119,9 +124,9 @@ class ActorPool(Rollouts):
             else:
                 ready.append(entry)
 
-        # Only now, when no command that these records answered is left in `_commanded_at`.
+        # Only now, when no command that these records answered is left in `commanded_at`.
         if len(records) < _MAX_RECORDS:
-            self._all_read_at = read_at
+            self.all_read_at = read_at
         ready += self._assign_slots()
         if self._failure is not None:
             reason, cause = self._failure
@@ -133,13 +138,13 @@ class ActorPool(Rollouts):
         milliseconds = 1000 * timeout
         if not self._records_poll.poll(milliseconds):
             return []
-        return list(RECORD.iter_unpack(os.read(self._records, _MAX_RECORDS * RECORD.size)))
+        return list(RECORD.iter_unpack(os.read(self.records, _MAX_RECORDS * RECORD.size)))
 
     def act(self, ready: Sequence[Ready]) -> None:
-        clock = self._clock
+        clock = self.clock
         for group, slot, row in ready:
             # Before the command, whose answer may come at once.
-            self._commanded_at[group] = clock
+            self.commanded_at[group] = clock
             command = COMMAND.pack(self._started_generation[group], slot, row)
             os.write(self._writes_to[group], command)
 
@@ -163,11 +168,11 @@ class ActorPool(Rollouts):
         if self._watcher.is_alive():
             self._watcher.join()
         with self._lock:
-            for process in self._processes:
+            for process in self.processes:
                 process.dismiss()
-            deadline = time.monotonic() + _CLOSE_SECONDS
-            in_time = [process.end(deadline) for process in self._processes]
-            os.close(self._records)
+            deadline = time.monotonic() + CLOSE_SECONDS
+            in_time = [process.end(deadline) for process in self.processes]
+            os.close(self.records)
             os.close(self._records_in)
             self._records_in = -1
         if not all(in_time):
@@ -177,12 +182,12 @@ class ActorPool(Rollouts):
         self.slots.close()
 
     def _launch(self, group: int) -> None:
-        process = self._processes[group]
+        process = self.processes[group]
         generation = self._generation[group]
         if self.config.remembered and (generation or self._resumes):
             self.rebuilt += self.config.envs_per_group
         process.start(
-            self._clock,
+            self.clock,
             config=self.config,
             layout=self.slots.layout,
             group=group,
@@ -203,11 +208,11 @@ class ActorPool(Rollouts):
         try:
             while not self._closing.wait(_WATCH_SECONDS):
                 now = time.monotonic()
-                self._clock += min(now - before, _MAX_ROUND_SECONDS)
+                self.clock += min(now - before, MAX_ROUND_SECONDS)
                 before = now
                 # Deaths before reports: what a dead process had reported is read first.
-                dead = wait([process.sentinel for process in self._processes], 0)
-                for group, process in enumerate(self._processes):
+                dead = wait([process.sentinel for process in self.processes], 0)
+                for group, process in enumerate(self.processes):
                     for kind, content in process.take_reports():
                         self._take_report(group, kind, content)
                     if process.sentinel in dead:
@@ -221,7 +226,7 @@ class ActorPool(Rollouts):
             with self._lock:
                 self._episodes.append(content)
         elif kind == UP:
-            self._processes[group].is_up = True
+            self.processes[group].is_up = True
             self._write_record(RECORD.pack(self._generation[group], group, -1, HELLO_ROW))
         elif kind == REFUSAL:  # another process would meet the same
             raise UserError(content)
@@ -229,28 +234,28 @@ class ActorPool(Rollouts):
             number, file = content
             raise OSError(number, os.strerror(number), file)
         else:
-            self._processes[group].error = content
+            self.processes[group].error = content
 
     def _kill_hanging_processes(self) -> None:
-        # `ready` clears commands that are answered, then advances `_all_read_at`. This thread reads in the opposite order, so a
+        # `ready` clears commands that are answered, then advances `all_read_at`. This thread reads in the opposite order, so a
         # command that it still finds, and that is older, had no answer in the pipe at that moment.
-        all_read_at = self._all_read_at
+        all_read_at = self.all_read_at
         start_timeout = self.config.start_timeout_seconds
         timeout = self.config.timeout_seconds
-        for group, process in enumerate(self._processes):
-            commanded_at = self._commanded_at[group]
+        for group, process in enumerate(self.processes):
+            commanded_at = self.commanded_at[group]
             if process.is_killed:
                 continue
             if not process.is_up:
-                if self._clock - process.started_at > start_timeout + self.config.warmup_seconds:
+                if self.clock - process.started_at > start_timeout + self.config.warmup_seconds:
                     process.kill(f"it was not up after {start_timeout:g} seconds")
             elif commanded_at is not None and all_read_at - commanded_at > timeout:
-                self._commanded_at[group] = None
+                self.commanded_at[group] = None
                 process.kill(f"it did not answer for {timeout:g} seconds")
 
     def _replace(self, group: int) -> None:
         """Starts another process for one that died; the group starts again when the new one is up."""
-        process = self._processes[group]
+        process = self.processes[group]
         reason = process.cause_of_death()
         process.failures = 0 if self._slots_finished[group] else process.failures + 1
         if process.failures >= self.config.max_failures:
@@ -260,7 +265,7 @@ class ActorPool(Rollouts):
         print(f"actor {group} died ({reason}); it is replaced", file=sys.stderr, flush=True)
         self._generation[group] += 1
         self._slots_finished[group] = 0
-        self._commanded_at[group] = None
+        self.commanded_at[group] = None
         self._launch(group)
         self.restarts += 1
 
@@ -274,7 +279,7 @@ class ActorPool(Rollouts):
         self._write_record(_WAKE)
 
 
-def _allow_files(count: int) -> None:
+def allow_open_files(count: int) -> None:
     """Lets this process open `count` more files. Raises UserError: the system does not let it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + count + _OTHER_FILES

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,6 +14,23 @@ from motif_jax.core.devices import compiled_programs
 from motif_jax.core.devices.precision import set_matmul_precision
 
 REPOSITORY = Path(__file__).parents[2]
+
+
+class JaxConfig:
+    """Stands for `jax.config`, and keeps the updates in order."""
+
+    def __init__(self) -> None:
+        self.updates: list[tuple[str, Any]] = []
+
+    def update(self, name: str, value: Any) -> None:
+        self.updates.append((name, value))
+
+
+@pytest.fixture
+def jax_config(monkeypatch: pytest.MonkeyPatch) -> JaxConfig:
+    config = JaxConfig()
+    monkeypatch.setattr(jax, "config", config)
+    return config
 
 
 def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -44,19 +60,17 @@ def test_the_folder_of_programs_is_the_environments_or_the_users(monkeypatch: py
 
 
 def test_keep_sets_this_process_and_the_environment_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jax_config: JaxConfig
 ) -> None:
     monkeypatch.setenv(compiled_programs.FOLDER_VARIABLE, "before")
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.25")
-    updates: dict[str, Any] = {}
-    monkeypatch.setattr(jax, "config", SimpleNamespace(update=updates.__setitem__))
     (tmp_path / "torn-cache").touch()
 
     compiled_programs.keep(str(tmp_path))
 
     assert list(tmp_path.iterdir()) == []
     assert os.environ[compiled_programs.FOLDER_VARIABLE] == str(tmp_path)
-    assert updates == {
+    assert dict(jax_config.updates) == {
         "jax_compilation_cache_dir": str(tmp_path),
         "jax_persistent_cache_min_compile_time_secs": 0.25,
     }
@@ -89,9 +103,10 @@ print(reused.programs, reused.line())
     assert f"{count} compiled programs came from {tmp_path}: " in lines[1]
 
 
-def test_precision_of_products_is_jaxs_own_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    updates: list[Any] = []
-    monkeypatch.setattr(jax, "config", SimpleNamespace(update=lambda *args: updates.append(args)))
-    set_matmul_precision("default")
-    set_matmul_precision("highest")
-    assert updates == [("jax_default_matmul_precision", None), ("jax_default_matmul_precision", "highest")]
+@pytest.mark.parametrize(("precision", "value"), [("default", None), ("highest", "highest")])
+def test_precision_of_products_is_jaxs_own_by_default(
+    precision: str, value: str | None, jax_config: JaxConfig
+) -> None:
+    set_matmul_precision(precision)
+
+    assert jax_config.updates == [("jax_default_matmul_precision", value)]

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from motif_jax.core.devices import memory
 from motif_jax.core.devices.peaks import peak_flops
+from tests.made_up_devices import MadeUpDevice
 
 
 @pytest.mark.parametrize(
@@ -26,12 +25,14 @@ from motif_jax.core.devices.peaks import peak_flops
     ],
 )
 def test_peak_of_a_device_by_its_name(kind: str, dtype: str, precision: str, expected: float | None) -> None:
-    assert peak_flops(SimpleNamespace(device_kind=kind), dtype, precision) == expected
+    assert peak_flops(MadeUpDevice(kind), dtype, precision) == expected
 
 
-def test_memory_in_use_is_shown_where_a_device_reports_it() -> None:
-    reporting = SimpleNamespace(
-        memory_stats=lambda: {"bytes_in_use": 12_340_000_000, "bytes_limit": 79_900_000_000}
-    )
-    assert memory.in_use(reporting) == "12.3 GB of 80"
-    assert memory.in_use(SimpleNamespace(memory_stats=lambda: None)) is None
+def test_memory_in_use_is_shown_in_gigabytes() -> None:
+    device = MadeUpDevice(stats={"bytes_in_use": 12_340_000_000, "bytes_limit": 79_900_000_000})
+
+    assert memory.in_use(device) == "12.3 GB of 80"
+
+
+def test_a_device_that_reports_no_memory_shows_none() -> None:
+    assert memory.in_use(MadeUpDevice(stats=None)) is None

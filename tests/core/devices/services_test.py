@@ -49,13 +49,13 @@ def system(start: Exception | None = None) -> Any:
 def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = system()
     stream = BatchStream(closed)
-    begun = threading.Event()
+    has_started = threading.Event()
     end = threading.Event()
-    monkeypatch.setattr(stream, "assemble", lambda: (begun.set(), end.wait()))
-    stop = stream._services.stop
-    monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))
+    monkeypatch.setattr(stream, "assemble", lambda: (has_started.set(), end.wait()))
+    stop = stream.services.stop
+    monkeypatch.setattr(stream.services, "stop", lambda: stop(0.01))
     with pytest.raises(RuntimeError, match=r"^the batcher thread did not end in 0\.01 seconds$"), stream:
-        assert begun.wait(60)  # a thread that has not begun when it is stopped ends at once
+        assert has_started.wait(60)  # a thread that has not begun when it is stopped ends at once
     closed.close.assert_called_once_with()
     end.set()
 

@@ -9,5 +9,5 @@ from tests.core.training.subtraction import FileCheckpoints
 
 
 @pytest.fixture
-def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def file_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "Checkpoints", FileCheckpoints)

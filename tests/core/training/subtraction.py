@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
-import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from motif_jax.core.metrics import read_metrics
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
 
@@ -48,7 +49,7 @@ class FileCheckpoints(contextlib.nullcontext):
 
 
 class PlainParallel:
-    """`DataParallel` without compiled programs: steps are functions of numpy arrays."""
+    """The methods of `DataParallel` that a trainer calls, without compiled programs: steps are functions of numpy arrays."""
 
     platform = "cpu"
 
@@ -67,8 +68,10 @@ class PlainParallel:
 
 
 class Sums(NamedTuple):
+    """A hundred less all numbers so far, and the sums [2] of the first and of the second numbers of steps."""
+
     total: Any
-    sums: Any  # of the first and of the second numbers of steps
+    sums: Any
 
 
 class Subtractor(Task):
@@ -121,7 +124,8 @@ class Subtractor(Task):
         (workdir / "rows.txt").write_text(f"{len(rows)}")
 
 
-def subtracted(folder: Path, task: Subtractor, **settings: Any) -> bool:
+def train(folder: Path, task: Subtractor, **settings: Any) -> bool:
+    """Trains with fields of `TrainerSettings`; False where the run was stopped before its end."""
     return OfflineTrainer(task, task.parallel, TrainerSettings(**settings)).run(folder)
 
 
@@ -135,12 +139,15 @@ def resume_points_of(folder: Path) -> dict[int, Any]:
     return FileCheckpoints(folder / "resume").items
 
 
-def results_of(folder: Path) -> str:
-    """What a run leaves: its evaluations, its logged rows without times, its summary."""
-    rows = (folder / "metrics.jsonl").read_text()
-    rows = re.sub(r', "time": [\d.]+|, "evaluation/seconds": [-e\d.]+', "", rows)
-    evaluations = sorted(evaluations_of(folder).items())
-    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), evaluations)
-    return f"{evaluations}\n{rows}\n" + "".join(
-        (folder / name).read_text() for name in ("summary.json", "rows.txt")
-    )
+def outcome_of(folder: Path) -> dict[str, Any]:
+    """What a run leaves, without times: its evaluations, its logged rows, its summary and the task's own file."""
+    rows = [
+        {name: value for name, value in row.items() if name not in ("time", "evaluation/seconds")}
+        for row in read_metrics(folder)
+    ]
+    return {
+        "evaluations": jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), evaluations_of(folder)),
+        "metrics": rows,
+        "summary": json.loads((folder / "summary.json").read_text()),
+        "rows": (folder / "rows.txt").read_text(),
+    }

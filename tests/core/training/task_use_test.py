@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,8 @@ import pytest
 from motif_jax.core.devices.flops import gradient_flops
 from motif_jax.core.training import task_use
 from motif_jax.core.training.task_use import TaskUse
+from tests.clocks import HandClock
+from tests.made_up_devices import MadeUpDevice
 
 ROWS = 4
 INNER = 8
@@ -24,8 +25,10 @@ STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Device:
-    device_kind: str
+class Parallel:
+    """Stands for a `DataParallel`, whose devices alone are read."""
+
+    devices: list[MadeUpDevice]
 
 
 class State(NamedTuple):
@@ -46,8 +49,9 @@ class TwoLayers:
         return jax.checkpoint(loss)(state.params)
 
 
-def parts(kind: str) -> tuple[TaskUse, tuple[Any, Any, Any]]:
-    use = TaskUse(TwoLayers(), SimpleNamespace(devices=[Device(kind)] * 2))  # type: ignore[arg-type]
+def two_devices(kind: str) -> tuple[TaskUse, tuple[State, np.ndarray, np.ndarray]]:
+    """The use of two devices of a kind, and the arguments of its `add` for five steps: state, frozen layer, batches."""
+    use = TaskUse(TwoLayers(), Parallel([MadeUpDevice(kind)] * 2))  # type: ignore[arg-type]
     state = State(np.zeros((OUTER, OUTER), np.float32), np.int32(0))
     frozen = np.zeros((INNER, OUTER), np.float32)
     batches = np.zeros((STEPS, MICRO_BATCHES, ROWS, INNER), np.float32)
@@ -55,26 +59,30 @@ def parts(kind: str) -> tuple[TaskUse, tuple[Any, Any, Any]]:
 
 
 def test_the_share_of_all_devices_since_the_last_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [10.0]
-    monkeypatch.setattr(task_use, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    use, arguments = parts("NVIDIA H100 80GB HBM3")
-    use.add(*arguments, STEPS)
-    now[0] = 12.0
+    clock = HandClock(10.0)
+    monkeypatch.setattr(task_use, "time", clock)
+    use, arguments = two_devices("NVIDIA H100 80GB HBM3")
     frozen = 2.0 * ROWS * INNER * OUTER
     trained = 2.0 * ROWS * OUTER * OUTER
     flops = STEPS * MICRO_BATCHES * (frozen + 2 * trained)
+
+    use.add(*arguments, STEPS)
+    clock.now = 12.0
+
     assert math.isclose(use.read()["throughput/mfu"], flops / 2.0 / (2 * 989e12))
-    now[0] = 13.0
+    clock.now = 13.0
     assert use.read() == {"throughput/mfu": 0.0}
 
 
 def test_nothing_is_counted_on_a_device_of_unknown_peak() -> None:
-    use, arguments = parts("cpu")
+    use, arguments = two_devices("cpu")
+
     use.add(*arguments, STEPS)
+
     assert use.read() == {}
 
 
-def test_each_factor_with_a_gradient_adds_the_cost_of_a_product() -> None:
+def test_each_factor_with_a_gradient_costs_another_product() -> None:
     x = jnp.zeros((2, 3))
     y = jnp.zeros((3, 5))
     jaxpr = jax.make_jaxpr(lambda x, y: x @ y)(x, y).jaxpr

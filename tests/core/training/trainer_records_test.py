@@ -1,8 +1,9 @@
-"""The offline trainer on a task that the package does not know: what a run on other data, devices or layouts is refused for, and exports."""
+"""The files of an offline training: runs that are refused for other data, devices or layouts, refused starts, exports."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,73 +12,87 @@ import pytest
 from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import records
-from tests.core.training.subtraction import (
-    FileCheckpoints,
-    Subtractor,
-    subtracted,
-)
+from tests.core.training.subtraction import FileCheckpoints, Subtractor, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
+TEXT = {"the text": "a"}
+OTHER_TEXT = {"the text": "b", "more": "c"}
+TWO_DEVICES = {records.DEVICES: "2"}
+THREE_DEVICES = {records.DEVICES: "3"}
+
+# Digests of a run and of the data now, and the message after the folder's name.
+REFUSED = [
+    (TEXT, OTHER_TEXT, "was trained on other more, the text than {source} has now: use the same"),
+    (TEXT, {}, "was trained on other the text than {source} has now"),
+    # Each device draws dropout of its own.
+    (TWO_DEVICES, THREE_DEVICES, "was trained on 2 devices, config.num_devices gives 3 here"),
+    (TEXT, TWO_DEVICES, "was trained on other number of devices, the text than {source} has now"),
+]
+
 
 @pytest.fixture
-def stopped(tmp_path, in_memory):
-    """A run that was stopped behind its fourth step."""
-    assert not subtracted(tmp_path, Subtractor(stop_at=3))
-    return FileCheckpoints(tmp_path / "resume")
+def stopped(tmp_path: Path, file_checkpoints: None) -> FileCheckpoints:
+    """The resume points of a run in `tmp_path` that was stopped after its fourth step."""
+    is_done = train(tmp_path, Subtractor(stop_at=3))
+    assert not is_done
+    return FileCheckpoints(tmp_path / records.RESUME)
 
 
-def test_a_run_of_other_steps_between_evaluations_is_refused(tmp_path, stopped):
+def replace_digests(checkpoints: FileCheckpoints, digests: Mapping[str, str]) -> None:
+    """Writes the checkpoint of step 4 as a run on data of these digests does."""
+    items = checkpoints.items[4]
+    items["position"]["digests"] = digests
+    checkpoints.save(4, items)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_run_of_other_steps_between_evaluations_is_refused(tmp_path: Path) -> None:
     task = Subtractor()
     task.steps_per_epoch = 2
 
     with pytest.raises(UserError, match=r"stands at step 4 after 1 evaluations: .* with 2 steps between two"):
-        subtracted(tmp_path, task)
+        train(tmp_path, task)
 
 
-TEXT = {"the text": "a"}
-TWO_DEVICES = {records.DEVICES: "2"}
+@pytest.mark.parametrize(("before", "now", "message"), REFUSED)
+def test_a_run_on_other_data_or_devices_is_refused(
+    tmp_path: Path, stopped: FileCheckpoints, before: dict[str, str], now: dict[str, str], message: str
+) -> None:
+    replace_digests(stopped, before)
+
+    with pytest.raises(UserError, match=f"^{tmp_path} {message.format(source='a file')}"):
+        records.refuse_other_data(tmp_path, now, "a file")
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "message"),
-    [
-        (
-            TEXT,
-            {"the text": "b", "more": "c"},
-            "was trained on other more, the text than a file has now: use the same",
-        ),
-        (TEXT, {}, "was trained on other the text than a file has now"),
-        # Each device draws dropout of its own.
-        (TWO_DEVICES, {records.DEVICES: "3"}, "was trained on 2 devices, config.num_devices gives 3 here"),
-        (TEXT, TWO_DEVICES, "was trained on other number of devices, the text than a file has now"),
-    ],
-)
-def test_a_run_on_other_data_or_devices_is_refused(tmp_path, stopped, before, now, message):
-    items = stopped.items[4]
-    items["position"]["digests"] = before
-    stopped.save(4, items)
+@pytest.mark.parametrize(("before", "now", "message"), REFUSED)
+def test_a_trainer_refuses_other_data_or_devices(
+    tmp_path: Path, stopped: FileCheckpoints, before: dict[str, str], now: dict[str, str], message: str
+) -> None:
+    replace_digests(stopped, before)
     task = Subtractor()
     task.digests = now
 
-    with pytest.raises(UserError, match=f"^{tmp_path} {message}"):
-        records.refuse_other_data(tmp_path, now, "a file")
-    with pytest.raises(UserError, match=f"^{tmp_path} {message.replace('a file', 'a text')}"):
-        subtracted(tmp_path, task)
+    with pytest.raises(UserError, match=f"^{tmp_path} {message.format(source='a text')}"):
+        train(tmp_path, task)
 
 
-def test_a_run_on_the_same_data_or_none_is_taken(tmp_path, stopped):
-    records.refuse_other_data(tmp_path, TEXT, "a file")
+@pytest.mark.usefixtures("stopped")
+def test_a_run_on_the_same_data_is_accepted(tmp_path: Path) -> None:
+    records.refuse_other_data(tmp_path, TEXT, "a text")
+
+
+@pytest.mark.usefixtures("file_checkpoints")
+def test_a_new_folder_accepts_any_data(tmp_path: Path) -> None:
     records.refuse_other_data(tmp_path / "new", TEXT, "a text")
 
 
-def test_a_checkpoint_of_another_layout_is_refused(tmp_path, stopped):
-    items = stopped.items[4]
-    stopped.save(4, {"position": {**items["position"], "phase": 2}})
+def test_a_checkpoint_of_another_layout_is_refused(tmp_path: Path, stopped: FileCheckpoints) -> None:
+    position = stopped.items[4]["position"]
+    stopped.save(4, {"position": {**position, "phase": 2}})
 
-    with pytest.raises(
-        UserError, match=r"checkpoint 4 is of a layout .*phase.*with the version in the run's"
-    ):
+    message = r"checkpoint 4 is of a layout .*phase.*with the version in the run's"
+    with pytest.raises(UserError, match=message):
         records.refuse_other_data(tmp_path, TEXT, "a text")
 
 
@@ -90,20 +105,21 @@ def start_run(folder: Path, config: dict[str, Any], refuses: bool) -> None:
             raise UserError("no")
 
 
-def names_in(folder: Path) -> list[str]:
+def visible_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def test_a_refused_start_removes_what_it_made_and_nothing_else(tmp_path):
+def test_a_refused_start_removes_what_it_wrote_alone(tmp_path: Path) -> None:
+    # A file of the user's, which has the name of one that the run may write.
     (tmp_path / "notes").touch()
 
     with pytest.raises(UserError, match="no"):
         start_run(tmp_path, {"b": 1}, refuses=True)
 
-    assert names_in(tmp_path) == ["notes"]
+    assert visible_names(tmp_path) == ["notes"]
 
 
-def test_a_refused_start_of_a_begun_run_removes_nothing(tmp_path):
+def test_a_refused_resume_leaves_the_run_as_it_was(tmp_path: Path) -> None:
     start_run(tmp_path, {"b": 1}, refuses=False)
     (tmp_path / "resume").mkdir()
     config = (tmp_path / "config.json").read_bytes()
@@ -112,51 +128,70 @@ def test_a_refused_start_of_a_begun_run_removes_nothing(tmp_path):
         start_run(tmp_path, {"b": 2}, refuses=True)
 
     assert (tmp_path / "config.json").read_bytes() == config
-    assert names_in(tmp_path) == ["config.json", "resume", "tokenizer", "tokens", "versions.json"]
+    assert visible_names(tmp_path) == ["config.json", "resume", "tokenizer", "tokens", "versions.json"]
+
+
+class ExportedRun:
+    """A run whose used evaluation is the second of three, and the exports that were written of it.
+
+    Attributes:
+      description: the JSON file of the exported folder.
+      written: of each export its items, and number and step of its evaluation.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.description = folder / "model" / "about.json"
+        self.written: list[tuple[dict[str, Any], int, int]] = []
+
+    def export(self) -> Path:
+        return records.export(self.folder, self.description, {"about": JSON}, self._write)
+
+    def _write(self, items: dict[str, Any], trained: dict[str, Any]) -> None:
+        self.written.append((items, trained["evaluation"], trained["step"]))
+        self.description.parent.mkdir(exist_ok=True)
+        self.description.write_text(json.dumps(trained))
+
+
+EXPORT = ({"about": {"sums": [6, 9]}}, 1, 3)
 
 
 @pytest.fixture
-def exported(tmp_path, in_memory):
-    """A function that exports a run's used evaluation, the second of three, and the list of what it wrote."""
-    subtracted(tmp_path, Subtractor(aim=85), patience=1)
-    path = tmp_path / "model" / "about.json"
-    written = []
-
-    def write(items, trained):
-        written.append((items, trained["evaluation"], trained["step"]))
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(trained))
-
-    def export():
-        assert records.export(tmp_path, path, {"about": JSON}, write) == path.parent
-
-    return export, written, path
+def run(tmp_path: Path, file_checkpoints: None) -> ExportedRun:
+    # The second evaluation has the loss 85, and so no distance to the aim.
+    train(tmp_path, Subtractor(aim=85), patience=1)
+    return ExportedRun(tmp_path)
 
 
-def test_the_used_evaluation_is_exported_once(exported):
-    export, written, _ = exported
+def test_an_export_has_the_used_evaluation_in_its_folder(run: ExportedRun) -> None:
+    folder = run.export()
 
-    export()
-    export()
-
-    assert written == [({"about": {"sums": [6, 9]}}, 1, 3)]
+    assert folder == run.description.parent
+    assert run.written == [EXPORT]
 
 
-def test_an_export_of_another_evaluation_is_replaced(exported):
-    export, written, path = exported
-    export()
-    path.write_text(json.dumps({"evaluation": 0}))
+def test_the_used_evaluation_is_exported_once(run: ExportedRun) -> None:
+    run.export()
+    run.export()
 
-    export()
-
-    assert written == [({"about": {"sums": [6, 9]}}, 1, 3)] * 2
+    assert run.written == [EXPORT]
 
 
-def test_an_export_that_names_its_evaluation_inside_stays(exported):
-    export, written, path = exported
-    export()
-    path.write_text(json.dumps({"trained": json.loads(path.read_text())}))
+def test_an_export_of_another_evaluation_is_replaced(run: ExportedRun) -> None:
+    run.export()
+    run.description.write_text(json.dumps({"evaluation": 0}))
 
-    export()
+    run.export()
 
-    assert len(written) == 1
+    assert run.written == [EXPORT, EXPORT]
+
+
+def test_an_export_that_names_its_evaluation_inside_stays(run: ExportedRun) -> None:
+    run.export()
+    description = json.loads(run.description.read_text())
+    run.description.write_text(json.dumps({"trained": description}))
+
+    folder = run.export()
+
+    assert folder == run.description.parent
+    assert run.written == [EXPORT]

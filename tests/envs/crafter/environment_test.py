@@ -46,9 +46,9 @@ def digest_of(name: str) -> str:
 def small_game(material: str | None = None, **inventory: int) -> CrafterGame:
     """A game on plain grass; the player, in the middle, faces `material`."""
     game = CrafterGame((24, 24))
-    for thing in game.world.objects:
-        if thing is not game.player:
-            game.world.remove(thing)
+    for creature in game.world.objects:
+        if creature is not game.player:
+            game.world.remove(creature)
     for cell in np.ndindex(24, 24):
         game.world[cell] = "grass"
     if material:
@@ -156,8 +156,13 @@ def test_a_caption_says_what_an_action_did(material, inventory, action, expected
 )
 def test_a_caption_names_the_creature_that_was_struck(kind, health, expected):
     game = small_game()
-    made = getattr(objects, kind)
-    creature = made(game.world, (12, 13)) if kind == "Cow" else made(game.world, (12, 13), game.player)
+    position = (12, 13)
+    # Cows need to know nothing of the player.
+    creature = {
+        "Cow": lambda: objects.Cow(game.world, position),
+        "Zombie": lambda: objects.Zombie(game.world, position, game.player),
+        "Skeleton": lambda: objects.Skeleton(game.world, position, game.player),
+    }[kind]()
     creature.health = health
     creature.cooldown = 9
     game.world.add(creature)
@@ -190,9 +195,17 @@ def test_an_arrows_hit_is_told():
 
 
 def test_low_needs_and_the_loss_they_bring_are_told():
-    game = small_game(food=4, drink=0)
-    game.player._hunger = 25
-    game.player._recover = -15
+    game = small_game(food=4)
+    # No creature comes to life on sand.
+    for cell in np.ndindex(24, 24):
+        game.world[cell] = "sand"
+    noop = constants.actions.index("noop")
+    # Food falls in every 26th step. Health falls once there were 16 more steps with a need at zero than without.
+    for _ in range(5):
+        game.play(noop)
+    game.player.inventory["drink"] = 0
+    for _ in range(20):
+        game.play(noop)
 
     assert caption_of(game, "noop") == "You lose health from thirst.  You are hungry."
 
@@ -201,10 +214,12 @@ def test_death_ends_the_episode():
     environment = registry.make("Crafter-v1", **SMALL)
     out = empty_observation(environment.spec)
     environment.reset(0, out)
-    environment._game.player.health = 1
-    zombie = objects.Zombie(environment._game.world, (12, 11), environment._game.player)
+    game = environment.game
+    game.player.health = 1
+    zombie = objects.Zombie(game.world, (12, 11), game.player)
+    # It cannot move away.
     zombie.is_free = lambda *_: False
-    environment._game.world.add(zombie)
+    game.world.add(zombie)
 
     _, end = environment.step(0, out)
 
@@ -230,7 +245,7 @@ def test_the_view_shows_the_cells_around_the_player():
     environment = registry.make("Crafter-v1", **SMALL)
     out = empty_observation(environment.spec)
     environment.reset(1, out)
-    game = environment._game
+    game = environment.game
     game.world[13, 12] = "diamond"
 
     environment.step(0, out)
@@ -246,16 +261,16 @@ def test_an_achievement_is_paid_and_counted_once():
     environment = registry.make("Crafter-v1", **SMALL)
     out = empty_observation(environment.spec)
     environment.reset(1, out)
-    game = environment._game
+    game = environment.game
     collect = constants.actions.index("do")
     game.world[12, 13] = "tree"
 
-    rewards = [environment.step(collect, out)[0]]
+    first_reward, _ = environment.step(collect, out)
     game.world[12, 13] = "tree"
-    rewards.append(environment.step(collect, out)[0])
+    second_reward, _ = environment.step(collect, out)
 
     info = environment.episode_info()
-    assert rewards == [1, 0]
+    assert (first_reward, second_reward) == (1, 0)
     assert info["collect_wood"] == info["achievements"] == info["return"] == 1
     assert set(constants.achievements) <= set(environment.spec.episode_fields)
 

@@ -97,7 +97,7 @@ def test_crafter_takes_its_area() -> None:
     options = options_of("Crafter-v1", kwargs='{"area": [24, 30]}')
     environment, _ = started("Crafter-v1", 0, **options)
 
-    assert environment._game.world.area == (24, 30)
+    assert environment.game.world.area == (24, 30)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import os
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,20 +98,37 @@ def test_a_game_finds_nothing_of_what_was_there_before():
     fresh.close()
 
 
-def test_a_system_that_cannot_share_libraries_is_reported(monkeypatch):
-    assert registry.spec("NetHackScore-v1").remark == ""
-    slower = "engines loaded again for each game, which is slower"
+SLOWER = "engines loaded again for each game, which is slower"
 
+
+def run_on_arm(monkeypatch):
+    """Lets the system say that it runs on another processor, where libraries cannot be shared."""
+    arm = os.uname_result(("Linux", "host", "6.1", "1", "aarch64"))
+    monkeypatch.setattr(os, "uname", lambda: arm)
+
+
+def test_a_system_that_can_share_libraries_needs_no_remark():
+    assert registry.spec("NetHackScore-v1").remark == ""
+
+
+def test_another_c_library_is_reported_as_slower(monkeypatch):
     monkeypatch.setattr(library.platform, "libc_ver", lambda: ("", ""))
-    assert registry.spec("NetHackScore-v1").remark.startswith(
-        f"{slower} (only of the GNU C library is it known"
-    )
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
-    assert registry.spec("NetHackScore-v1").remark.startswith(f"{slower} (only where Linux runs on x86-64")
+
+    remark = registry.spec("NetHackScore-v1").remark
+
+    assert remark.startswith(f"{SLOWER} (only of the GNU C library is it known")
+
+
+def test_another_processor_is_reported_as_slower(monkeypatch):
+    run_on_arm(monkeypatch)
+
+    remark = registry.spec("NetHackScore-v1").remark
+
+    assert remark.startswith(f"{SLOWER} (only where Linux runs on x86-64")
 
 
 def test_games_are_played_where_libraries_cannot_be_shared(monkeypatch):
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
+    run_on_arm(monkeypatch)
     engine = NetHackEngine()
 
     engine.start(*game_seeds(3))

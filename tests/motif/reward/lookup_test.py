@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,16 @@ from motif_jax import rewards
 from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.reward import reward_model as module
+from motif_jax.motif.reward.motif import MotifReward
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.motif.reward.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.rl.config import AgentReward
+from tests.compiling import compilations
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
-LENGTHS = (96, None)
 
 
 def distinct_messages(count: int, long: bool) -> np.ndarray:
@@ -32,48 +34,82 @@ def distinct_messages(count: int, long: bool) -> np.ndarray:
     return rows
 
 
-@pytest.mark.slow
-def test_the_lookup_computes_on_its_device_with_compiled_programs(trained) -> None:
-    device = jax.devices()[1]
-    reward = rewards.load_intrinsic(AgentReward(dir=str(trained)), SPEC, device=device)
-    assert {d for leaf in jax.tree.leaves(reward.table.params) for d in leaf.devices()} == {device}
-    model = read_run(trained)
-    programs = [module._message_program(model.network.architecture, 1, length) for length in LENGTHS]
-    reward.start()
-    compiled = [program._cache_size() for program in programs]
-    assert min(compiled) >= 1
-    texts = {long: distinct_messages(3 * CHUNK + 10, long) for long in (False, True)}
-    # Texts of their own for each size: nothing of them is in the table.
-    parts = [slice(*ends) for ends in ((0, 1), (1, 9), (9, 3 * CHUNK + 10))]
-    for part in parts:
-        reward.lookup(texts[False][part])
-    values = [reward.lookup(texts[True][part]).values for part in parts]
+@pytest.fixture
+def lookup_beside_a_learner(trained: Path) -> MotifReward:
+    """The trained reward on the second device."""
+    return rewards.load_intrinsic(AgentReward(dir=str(trained)), SPEC, device=jax.devices()[1])
 
-    assert [program._cache_size() for program in programs] == compiled
-    expected = model.normalisation(True, 0.5)(model.of_messages(model.params, texts[True]))
+
+def test_the_lookup_keeps_its_parameters_on_its_device(lookup_beside_a_learner: MotifReward) -> None:
+    leaves = jax.tree.leaves(lookup_beside_a_learner.table.params)
+
+    assert {device for leaf in leaves for device in leaf.devices()} == {jax.devices()[1]}
+
+
+def test_the_start_of_a_lookup_compiles_its_programs(lookup_beside_a_learner: MotifReward) -> None:
+    # Another test may have compiled them.
+    module.message_program.cache_clear()
+    with compilations() as at_the_start:
+        lookup_beside_a_learner.start()
+
+    with compilations() as afterwards:
+        for count, is_long in itertools.product((1, 8, 3 * CHUNK + 1), (False, True)):
+            lookup_beside_a_learner.lookup(distinct_messages(count, is_long))
+
+    # One for short and one for long messages.
+    assert at_the_start.count("jit(message_rewards)") == 2
+    assert afterwards.count("jit(message_rewards)") == 0
+
+
+def test_the_lookup_pays_the_models_normalised_reward(
+    trained: Path, lookup_beside_a_learner: MotifReward
+) -> None:
+    model = read_run(trained)
+    messages = distinct_messages(3 * CHUNK + 10, long=True)
+
+    # None of a call's messages is in the table of those before.
+    values = [lookup_beside_a_learner.lookup(part).values for part in np.split(messages, (1, 9))]
+
+    expected = model.normalisation(True, 0.5)(model.of_messages(model.params, messages))
     np.testing.assert_array_equal(np.concatenate(values), expected)
 
 
-@pytest.mark.slow
-def test_a_messages_value_does_not_depend_on_its_batch(trained) -> None:
-    """A quantile is some message's own reward: one that rounds otherwise beside others would be paid here, not there."""
+@pytest.fixture(scope="module")
+def drawn_messages() -> np.ndarray:
+    """Messages of 1 to 119 bytes that a keyboard has, in more than three chunks: uint8 [N, 256]."""
     rng = np.random.default_rng(0)
     letters = rng.integers(32, 127, (3 * CHUNK + 4, 256))
-    table = np.where(np.arange(256) < rng.integers(1, 120, (len(letters), 1)), letters, 0).astype(np.uint8)
+    lengths = rng.integers(1, 120, (len(letters), 1))
+    return np.where(np.arange(256) < lengths, letters, 0).astype(np.uint8)
+
+
+# A quantile is some message's own reward: one that rounds otherwise beside others would be paid in one batch, and not in another.
+def test_a_messages_reward_does_not_depend_on_its_batch(trained: Path, drawn_messages: np.ndarray) -> None:
     reward = rewards.load(trained)
-    texts = [row.tobytes() for row in table]
+    texts = [row.tobytes() for row in drawn_messages]
+    order = np.random.default_rng(1).permutation(len(texts))
+
     values = reward(texts)
-    order = rng.permutation(len(table))
+
     np.testing.assert_array_equal([reward(text) for text in texts], values)
     np.testing.assert_array_equal([reward([text, "a"])[0] for text in texts], values)
     np.testing.assert_array_equal(reward([texts[i] for i in order]), values[order])
-    for level in QUANTILE_LEVELS[::9]:
-        for device in (None, jax.devices()[1]):
-            section = AgentReward(dir=str(trained), quantile=level)
-            in_training = rewards.load_intrinsic(section, SPEC, device=device)
-            assert in_training is not None
-            paid = [in_training.lookup(part).values for part in (table[:5], table[5:])]
-            np.testing.assert_array_equal(np.concatenate(paid), reward.intrinsic(texts, level))
+
+
+@pytest.mark.parametrize("level", QUANTILE_LEVELS[::9])
+@pytest.mark.parametrize("device", [None, 1])
+def test_a_training_pays_what_the_loaded_reward_pays(
+    trained: Path, drawn_messages: np.ndarray, level: float, device: int | None
+) -> None:
+    section = AgentReward(dir=str(trained), quantile=level)
+    in_training = rewards.load_intrinsic(
+        section, SPEC, device=None if device is None else jax.devices()[device]
+    )
+    texts = [row.tobytes() for row in drawn_messages]
+
+    values = [in_training.lookup(part).values for part in np.split(drawn_messages, [5])]
+
+    np.testing.assert_array_equal(np.concatenate(values), rewards.load(trained).intrinsic(texts, level))
 
 
 def test_all_chunks_are_launched_before_the_first_is_read() -> None:
@@ -189,7 +225,7 @@ def test_a_threshold_that_statistics_do_not_have_is_refused(
         model.normalisation(True, quantile)
 
 
-def test_an_ensembles_reward_is_the_mean_and_its_disagreement_the_deviation() -> None:
+def test_an_ensemble_pays_its_mean_and_disagrees_by_its_deviation() -> None:
     model = frozen_model(MOMENTS | QUANTILES)
     normalised = np.array([(MEMBERS[0] - 0.5) / 2, (MEMBERS[1] - 1) / 0.5])
 
@@ -287,7 +323,7 @@ def test_what_is_not_above_the_threshold_is_zero(numbers: tuple[Any, ...], expec
     np.testing.assert_array_equal(Normalisation(*numbers)(np.float32([0.5, 1.5, 2.0, 3.0])), expected)
 
 
-def test_a_reward_of_more_than_the_message_is_refused_by_name() -> None:
+def test_a_reward_that_reads_more_than_messages_is_refused() -> None:
     network = RewardNetwork(RewardArchitecture(status=True))
     model = RewardModel(Path("run"), 7, network, {}, 1, MOMENTS | QUANTILES, {}, [])
 

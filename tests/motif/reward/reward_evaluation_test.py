@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.targets import PairTargets
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward import reward_evaluation as evaluation
+from motif_jax.motif.reward.config import Ensemble, RewardConfig
 from motif_jax.motif.reward.reward_data import BatchPlan, RewardData
 from motif_jax.motif.reward.statistics import RunningMoments
 
@@ -27,7 +29,8 @@ def data_of(**changes: Any) -> RewardData:
     labels = np.array([0, 1, 2, 1, 2, 0, 1, 0, 1, 1], np.int8)
     targets = np.stack([FIRST_IS_BETTER, 1 - FIRST_IS_BETTER], axis=1)
     status = np.arange(40).reshape(10, 2, 2, 1)
-    dataset: Any = SimpleNamespace(num_pairs=10, length=2, data={"blstats": status})
+    dataset = PairsDataset(Path("in_memory"), {}, num_pairs=10, length=2)
+    dataset.data = {"blstats": status}
     data = RewardData(
         dataset=dataset,
         messages=np.eye(7, 256, -1, np.uint8),
@@ -139,10 +142,12 @@ def test_metrics_of_no_pairs_are_nan() -> None:
 
 def plan_of(devices: int = 1, members: int = 1, bootstrap: bool = False, seed: int = 3) -> BatchPlan:
     """Two epochs of five pairs in batches of two."""
-    ensemble = SimpleNamespace(members=members, bootstrap=bootstrap)
-    no_more = SimpleNamespace(per_text=0, most=0)
-    config: Any = SimpleNamespace(
-        batch_size=2, chunk_steps=2, epochs=2, least_steps=no_more, seed=seed, ensemble=ensemble
+    config = RewardConfig(
+        batch_size=2,
+        chunk_steps=2,
+        epochs=2,
+        seed=seed,
+        ensemble=Ensemble(members=members, bootstrap=bootstrap),
     )
     return BatchPlan(data_of(), config, devices)
 
@@ -194,8 +199,8 @@ def test_members_of_a_bootstrap_see_samples_of_their_own() -> None:
     np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
     assert (samples[:, 0] != samples[:, 1]).any()
     # A sample counts a pair a whole number of times, in each epoch the same.
-    times = samples[weights > 0] / weights[weights > 0]
-    np.testing.assert_array_equal(times, np.round(times))
+    counts = samples[weights > 0] / weights[weights > 0]
+    np.testing.assert_array_equal(counts, np.round(counts))
 
 
 def test_a_batch_does_not_depend_on_those_read_before() -> None:

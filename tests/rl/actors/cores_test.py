@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
+from collections.abc import Collection
 
 import pytest
 
@@ -59,31 +59,52 @@ def test_actors_run_on_the_cores_of_the_config() -> None:
         assert os.sched_getaffinity(0) >= {core}
 
 
-def test_threads_keep_off_the_actors_cores_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    affinity = {thread: {0, 1, 2, 3} for thread in os.listdir("/proc/self/task")}
-    stand_in = SimpleNamespace(
-        listdir=lambda folder: list(affinity),
-        sched_getaffinity=lambda thread: {0, 1, 2, 3},
-        sched_setaffinity=lambda thread, numbers: affinity.update({str(thread): set(numbers)}),
-    )
+class System:
+    """Stands for the module `os` where threads are moved: three threads, at first on four cores.
+
+    Attributes:
+      affinity: the cores of each thread.
+    """
+
+    def __init__(self) -> None:
+        self.affinity: dict[int, set[int]] = {thread: {0, 1, 2, 3} for thread in (11, 12, 13)}
+
+    def listdir(self, folder: str) -> list[str]:
+        assert folder == "/proc/self/task"
+        return [str(thread) for thread in self.affinity]
+
+    def sched_getaffinity(self, process: int) -> set[int]:
+        return {0, 1, 2, 3}
+
+    def sched_setaffinity(self, thread: int, numbers: Collection[int]) -> None:
+        self.affinity[thread] = set(numbers)
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> System:
+    stand_in = System()
     monkeypatch.setattr(cores, "os", stand_in)
+    return stand_in
+
+
+def test_threads_keep_off_the_actors_cores(system: System) -> None:
     thread_cores = ThreadCores([2, 3])
+
     assert thread_cores.ids == (0, 1)
-    assert all(numbers == {0, 1} for numbers in affinity.values())
+    assert list(system.affinity.values()) == [{0, 1}] * 3
+
+
+def test_threads_return_to_all_cores_at_the_end(system: System) -> None:
+    thread_cores = ThreadCores([2, 3])
+
     thread_cores.close()
-    assert all(numbers == {0, 1, 2, 3} for numbers in affinity.values())
+
+    assert list(system.affinity.values()) == [{0, 1, 2, 3}] * 3
 
 
 @pytest.mark.parametrize("actor_cores", [(), (1, 2, 3)])
-def test_threads_stay_on_all_cores_where_few_are_left(
-    actor_cores: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved: list[int] = []
-    stand_in = SimpleNamespace(
-        listdir=lambda folder: ["1"],
-        sched_getaffinity=lambda thread: {0, 1, 2, 3},
-        sched_setaffinity=lambda thread, numbers: moved.append(thread),
-    )
-    monkeypatch.setattr(cores, "os", stand_in)
-    ThreadCores(actor_cores).close()
-    assert not moved
+def test_threads_stay_on_all_cores_where_few_are_left(actor_cores: tuple[int, ...], system: System) -> None:
+    thread_cores = ThreadCores(actor_cores)
+
+    assert thread_cores.ids == ()
+    assert list(system.affinity.values()) == [{0, 1, 2, 3}] * 3

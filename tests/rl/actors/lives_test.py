@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver, util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -33,24 +32,16 @@ from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from tests.processes import still_there, wait_until
 from tests.rl.actors.pool_test import config, play, playing
+from tests.rl.actors.pool_time import PoolTime
 
 
-def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Lets the clock of pools run ahead by the seconds in the returned list, which a test sets."""
-    ahead = [0.0]
-    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
-    monkeypatch.setattr(pool_module, "_MAX_ROUND_SECONDS", float("inf"))
-    return ahead
-
-
-def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead = clock_ahead(monkeypatch)
+def test_workers_that_nobody_reads_are_not_taken_for_dead(pool_time: PoolTime) -> None:
     with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
         pool.start()
-        wait_until(lambda: all(process.is_up for process in pool._processes), "all are up")
-        ahead[0] = 1000.0
-        clock = pool._clock
-        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
+        wait_until(lambda: all(process.is_up for process in pool.processes), "all are up")
+
+        pool_time.leap(pool)
+
         play(pool, lambda: len(pool.episodes()) > 0)
         assert pool.restarts == 0
 
@@ -62,7 +53,9 @@ def test_a_killed_process_is_replaced_and_its_unfinished_slot_dropped() -> None:
         episodes = pool.episodes()
         before = pool.pids()
         victim = before[1]
+
         os.kill(victim, signal.SIGKILL)
+
         play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
 
         after = pool.pids()
@@ -79,28 +72,46 @@ def test_a_killed_process_is_replaced_and_its_unfinished_slot_dropped() -> None:
     assert not still_there({victim, *after})
 
 
-@pytest.mark.parametrize("moment", ["playing", "forking"])
-def test_another_server_is_started_and_actors_are_renewed(moment: str, capfd: Any, monkeypatch: Any) -> None:
+def assert_renewed(pool: ActorPool, before: set[int], server: int) -> None:
+    """Plays until all actors, of the ids `before`, have successors that another server has forked."""
+    play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
+    wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
+    next_episode = pool.next_episode()
+    play(pool, lambda: min(pool.next_episode()) > max(next_episode) + 1)
+    assert server not in {psutil.Process(pid).ppid() for pid in pool.pids()}
+
+
+def test_actors_whose_server_was_killed_are_renewed(capfd: pytest.CaptureFixture[str]) -> None:
     with playing(config()) as pool:
         before = set(pool.pids())
         server = psutil.Process(pool.pids()[0]).ppid()
-        if moment == "playing":
-            os.kill(server, signal.SIGKILL)
-        else:  # when it is to fork one that is replaced
-            start = BaseProcess.start
 
-            def kill_and_start(process: BaseProcess) -> None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(server, signal.SIGKILL)
-                start(process)
+        os.kill(server, signal.SIGKILL)
 
-            monkeypatch.setattr(BaseProcess, "start", kill_and_start)
-            os.kill(pool.pids()[0], signal.SIGKILL)
-        play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
-        wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
-        begun = pool.next_episode()
-        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
-        assert {psutil.Process(pid).ppid() for pid in pool.pids()}.isdisjoint({server})
+        assert_renewed(pool, before, server)
+        after = set(pool.pids())
+    assert not still_there(after)
+    assert "the process that it was forked from died" in capfd.readouterr().err
+
+
+def test_a_server_that_dies_before_it_forks_is_replaced(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with playing(config()) as pool:
+        before = set(pool.pids())
+        server = psutil.Process(pool.pids()[0]).ppid()
+        start = BaseProcess.start
+
+        def kill_and_start(process: BaseProcess) -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server, signal.SIGKILL)
+            start(process)
+
+        monkeypatch.setattr(BaseProcess, "start", kill_and_start)
+
+        os.kill(pool.pids()[0], signal.SIGKILL)
+
+        assert_renewed(pool, before, server)
         after = set(pool.pids())
     assert not still_there(after)
     assert "the process that it was forked from died" in capfd.readouterr().err
@@ -112,7 +123,7 @@ def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.Monk
 
     def start(delay: float) -> dict[str, str]:
         time.sleep(delay)
-        with actor_process._server_settings() as variables:
+        with actor_process.server_settings() as variables:
             time.sleep(0.2)
         return variables
 
@@ -127,7 +138,8 @@ def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.Monk
 def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with playing(config(workers=1)) as pool:
         monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=EOFError("unexpected EOF")))
-        monkeypatch.setattr(actor_process, "_PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(actor_process, "PAUSE_SECONDS", 0.0)
+
         os.kill(pool.pids()[0], signal.SIGKILL)
         with pytest.raises(RuntimeError, match=r"no actor process can be started: EOFError"):
             play(pool, lambda: False)
@@ -174,13 +186,14 @@ def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
     return config(workers=1, env="tests.rl.actors.lives_test:Fragile", options=options, **changes)
 
 
-def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
-    ahead = clock_ahead(monkeypatch)
+def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any, pool_time: PoolTime) -> None:
     patient = {"timeout_seconds": 1e6, "start_timeout_seconds": 240.0}
     with ActorPool(fragile("stuck", tmp_path / "made", **patient)) as pool:
         pool.start()
-        wait_until(lambda: any(process.is_up for process in pool._processes), "the other is up")
-        ahead[0] = 1000.0
+        wait_until(lambda: any(process.is_up for process in pool.processes), "the other is up")
+
+        pool_time.ahead = 1000.0
+
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
         assert pool.restarts == 1
@@ -192,27 +205,30 @@ def test_a_silent_worker_is_taken_for_dead(tmp_path: Path, capfd: pytest.Capture
     hang = tmp_path / "hang"
     with playing(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
         hang.touch()
+
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
     assert "it did not answer for 2 seconds" in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+def test_a_broken_actor_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with playing(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
         (tmp_path / "broken").touch()
+
         os.kill(pool.pids()[0], signal.SIGKILL)
         with pytest.raises(RuntimeError, match="this engine is broken"):
             play(pool, lambda: False)
 
 
 @pytest.mark.parametrize("start_method", ["fork", "exec"])
-def test_a_full_disk_in_an_actor_ends_the_run_at_once(tmp_path: Path, start_method: str, capfd: Any) -> None:
+def test_an_actors_full_disk_ends_the_run_at_once(tmp_path: Path, start_method: str, capfd: Any) -> None:
     full = tmp_path / "full"
     with playing(fragile("full disk", full, start_method=start_method)) as pool:
         full.touch()
         with pytest.raises(RuntimeError, match="No space left") as raised:
             play(pool, lambda: False)
+
     message = f"{full} cannot be written: No space left on device"
     assert str(system_error(raised.value, ".")).startswith(message)
     assert pool.restarts == 0
@@ -221,11 +237,11 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(tmp_path: Path, start_meth
 
 def serve_without_room(orders: ActorOrders) -> None:
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), orders.temporary)
-    tempdirs._process_folder = Mock(side_effect=error)
+    tempdirs.process_folder = Mock(side_effect=error)
     actor.serve(orders)
 
 
-def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(monkeypatch: Any, capfd: Any) -> None:
+def test_no_room_for_an_actors_folder_ends_the_run(monkeypatch: Any, capfd: Any) -> None:
     monkeypatch.setattr(actor_process, "serve", serve_without_room)
     with ActorPool(config(workers=1)) as pool:
         pool.start()
@@ -244,7 +260,7 @@ def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(monkeypatch: An
             OSError("AF_UNIX path too long"),
             r"start_method=fork: no server of .* too long",
         ),
-        (tempdirs, "_process_folder", UserError("lies on a file system without locks"), "without locks"),
+        (tempdirs, "process_folder", UserError("lies on a file system without locks"), "without locks"),
     ],
     ids=["no server", "no locks"],
 )
@@ -261,13 +277,15 @@ def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.Monkey
     with tempdirs.own_folders():
         util.get_temp_dir()  # that of this process lies elsewhere
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(pool_module, "_CLOSE_SECONDS", 240.0)  # none is killed that only comes late
+    monkeypatch.setattr(pool_module, "CLOSE_SECONDS", 240.0)  # none is killed that only comes late
     game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
     with playing(config(workers=1, groups_per_worker=1, **game)) as pool:
         files = set(tmp_path.glob("*/*/*"))
-        os.kill(pool.pids()[0], signal.SIGKILL)
-        play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
         assert files
+
+        os.kill(pool.pids()[0], signal.SIGKILL)
+
+        play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
         assert not any(path.exists() for path in files)
         assert list(tmp_path.iterdir())
         monkeypatch.setattr(tempdirs, "remove_abandoned", lambda: None)

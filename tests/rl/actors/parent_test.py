@@ -21,8 +21,8 @@ from motif_jax.rl.actors.actor import RECORD
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig, Rollouts
 from tests.processes import REPOSITORY, descendants, still_there, unread, unused_shared_memory, wait_until
-from tests.rl.actors.lives_test import clock_ahead
 from tests.rl.actors.pool_test import act, config, drive
+from tests.rl.actors.pool_time import PoolTime
 
 # Plays for ever; a line with the process ids of the actors for every line of input, the first when an episode has ended.
 PARENT = """
@@ -66,23 +66,23 @@ def asked(parent: Any) -> dict[str, Any]:
     return json.loads(parent.stdout.readline())
 
 
-def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead = clock_ahead(monkeypatch)
+def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(pool_time: PoolTime) -> None:
     # Without a word to the thread in `ready`: then nothing but answers lies in the pipe.
     with ActorPool(config(timeout_seconds=240.0, workers=1)) as pool:
         pool.start()
         drive(pool, lambda: len(pool.episodes()) > 0, lambda slot: Rollouts.release(pool, slot))
-        while not (ready := pool.ready(0.2)):
-            pass
+        ready = pool.ready(0.2)
+        while not ready:
+            ready = pool.ready(0.2)
         act(pool, ready)
         answers = pool.config.groups * RECORD.size
-        wait_until(lambda: unread(pool._records) == answers, "the answers of all groups")
-        clock = pool._clock
-        ahead[0] = 1000.0
-        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
+        wait_until(lambda: unread(pool.records) == answers, "the answers of all groups")
+
+        pool_time.leap(pool)
+
         assert pool.ready(1.0)
-        clock = pool._clock
-        wait_until(lambda: pool._clock > clock + 0.5, "some more")
+        clock = pool.clock
+        wait_until(lambda: pool.clock > clock + 0.5, "some more")
         assert pool.restarts == 0
 
 

@@ -117,7 +117,7 @@ def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineAct
     with kind(config(workers=5)) as actors:
         with pytest.raises(StoppedError):
             actors.start(stop.stopped)
-        assert stop._left == -1
+        assert stop.left == -1
         pids = set(actors.pids()) if isinstance(actors, ActorPool) else set()
         assert len(pids) == (4 if kind is ActorPool else 0)
     assert not still_there(pids)
