@@ -68,9 +68,9 @@ def with_goal(prompt: str, goal: str) -> str:
     return f"{before}{head} {goal}{after}"
 
 
-def from_goal(observation: str) -> str:
-    """The rest of an English observation from the goal on; no prompt has this form."""
-    return f"{_LINE}Goal:\n{observation}"
+def sighting(rest: str) -> str:
+    """The text for where the goal object is: `rest` is what an observation says after its name. Only hindsight data has it."""
+    return f"{_LINE}Goal:\n{rest}"
 
 
 def observed(number: int, clauses: Sequence[str]) -> str:
