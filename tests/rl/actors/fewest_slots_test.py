@@ -63,5 +63,5 @@ def test_open_files_are_allowed_up_to_what_the_system_lets(monkeypatch: pytest.M
         pool._allow_files(100)
     assert allowed == [(needed, needed), (needed, -1)]
     monkeypatch.setattr(pool.resource, "getrlimit", lambda _: (1, needed - 1))
-    with pytest.raises(UserError, match=f"need 100 open files here and {needed - 1} are allowed in all"):
+    with pytest.raises(UserError, match=f"need 100 more open files, and the limit is {needed - 1} in all"):
         pool._allow_files(100)
