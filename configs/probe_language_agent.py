@@ -13,7 +13,9 @@ KEYS = {
     "stage": "probe_language_agent",
     "policy": Key("", "folder of a run of train_language_agent"),
     "checkpoint": Key("all", "checkpoint of the agent: 'all', 'latest', 'best', or a step"),
-    "probes": {"prompts": Key("own", "11 of ours, or a JSON file as configs/probes/babyai_text.json is")},
+    "probes": {
+        "prompts": Key("own", "'own' (11 built-in ones), or a JSON file like configs/probes/babyai_text.json")
+    },
     "must_be_right": Key(
         False,
         "exit code 1 unless the newest checkpoint's most likely action is the one that the file calls `right`, in all probes that have one",

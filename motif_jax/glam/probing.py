@@ -58,15 +58,15 @@ class Probing:
         self._prompts = self._encoded(map(self.prompt, self.probes))
         # (probe, (observation, clause)) of every clause, and the prompts without it.
         self._clauses = [
-            (number, clause) for number, probe in enumerate(self.probes) for clause in probe.places()
+            (number, clause) for number, probe in enumerate(self.probes) for clause in probe.clause_indices()
         ]
         self._prompts_without = self._encoded(
             self.prompt(self.probes[number], clause) for number, clause in self._clauses
         )
 
-    def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
-        """The prompt of a probe, without a clause (observation, clause)."""
-        return probe.prompt(self.actions, self._language, without)
+    def prompt(self, probe: Probe, left_out: tuple[int, int] | None = None) -> str:
+        """The prompt of a probe, without the clause at `left_out` (observation, clause)."""
+        return probe.prompt(self.actions, self._language, left_out)
 
     def _encoded(self, prompts: Iterable[str]) -> dict[str, np.ndarray]:
         """The fields of prompts that the network reads, each [prompts, ...]."""

@@ -40,7 +40,7 @@ def test_probabilities_are_the_policy_s_with_and_without_a_clause(asked: Any) ->
     # One of the eleven shows more observations than the agent ever sees.
     assert probabilities.shape == (10, 6)
     left = probes.clauses(params)
-    assert len(left) == sum(len(list(probe.places())) for probe in probes.probes)
+    assert len(left) == sum(len(list(probe.clause_indices())) for probe in probes.probes)
     tokens = PromptTokens(str(Path(config.network.model) / "tokenizer.json"), 160)
     rows = np.full((2, 160), -1, np.int32)
     tokens.write(probes.prompt(probes.probes[9]), {"tokens": rows[0]})
