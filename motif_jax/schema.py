@@ -99,7 +99,7 @@ class Key:
         if self.minimum == 0 and self.maximum == 1:
             return "a number between 0 and 1"
         if self.above == 0 and self.below == 1:
-            return "a number between 0 and 1, neither of them"
+            return "a number strictly between 0 and 1"
         limits = {
             "above": self.above,
             "of at least": self.minimum,
@@ -344,9 +344,9 @@ def _require_storable(name: str, value: Any) -> None:
     elif isinstance(value, int):
         require(abs(value) < _TOO_LARGE, name, value, "below 2^63")
     elif isinstance(value, str):
-        # Python reads bytes of the command line that are no UTF-8 as surrogates.
+        # Python reads bytes of the command line that are not UTF-8 as surrogates.
         is_storable = not re.search("[\0\ud800-\udfff]", value)
-        require(is_storable, name, ascii(value), "text in UTF-8 without zeros")
+        require(is_storable, name, ascii(value), "valid UTF-8 without NUL characters")
 
 
 def describe(config: ConfigDict) -> Iterator[str]:

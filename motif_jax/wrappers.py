@@ -180,7 +180,7 @@ def _payment(reward: Any, terms: Terms) -> Pay:
     if callable(reward):
         return reward
     raise UserError(
-        f"reward={reward!r}: must be a folder of train_reward, what rewards.load returned, or a function of texts"
+        f"reward={reward!r}: must be a folder of train_reward, a .safetensors file, what rewards.load returned, or a function of texts"
     )
 
 

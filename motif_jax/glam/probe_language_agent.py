@@ -34,7 +34,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     opened, _ = _open(config)
     has_answers = not config.must_be_right or any(probe.right for probe in opened.probes)
     checks.require(
-        has_answers, "must_be_right", True, "False unless config.probes.prompts says what is right"
+        has_answers, "must_be_right", True, "False: no probe of config.probes.prompts names its right action"
     )
 
 
@@ -80,7 +80,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     wrong = _show(opened, workdir)
     if config.must_be_right and wrong:
         names = ", ".join(wrong)
-        print(f"it does not hold: the right action is not the most likely one for {names}", file=sys.stderr)
+        print(f"must_be_right: another action is likelier than the right one in {names}", file=sys.stderr)
         return 1
     return 0
 
@@ -92,7 +92,7 @@ def _show(opened: Probing, workdir: Path) -> list[str]:
     for probe, row in zip(opened.probes, last["probabilities"], strict=True):
         if np.isnan(row).any():
             raise UserError(
-                f"{probe.name}: the probabilities of actions are not numbers, so that none is the likeliest"
+                f"{probe.name}: the probabilities of the actions contain NaN, so none is the likeliest"
             )
         best = int(np.argmax(row))
         print(f"{probe.name}: {opened.actions[best]} ({row[best]:.2f})", flush=True)

@@ -109,7 +109,7 @@ def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: 
     if changed:
         key = class_of(config).named_by
         raise UserError(
-            f"{where} was trained with another {' and another '.join(changed)} than config.network.{key}={getattr(config.network, key)} "
+            f"{where} was trained with a different {' and a different '.join(changed)} than config.network.{key}={getattr(config.network, key)} "
             "has now: restore the previous one"
         )
 

@@ -30,7 +30,7 @@ def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
     write_labels(tmp_path / "d", "nothing", unknown)
     write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, 0, unknown).astype(np.int8))
     workdir = tmp_path / "r"
-    messages = {"nothing": "no pair has a known label", "one": "1 labelled pairs are too few"}
+    messages = {"nothing": "no pair has a known label", "one": r"too few labelled pairs \(1\) for"}
     for annotator, words in messages.items():
         config = reward_config(tmp_path / "d", annotator=annotator)
         train_reward.check(config, workdir)

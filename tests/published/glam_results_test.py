@@ -35,7 +35,7 @@ def test_objects_are_not_unpickled(tmp_path):
         glam_results.read_returns(tmp_path / "objects.npy")
     for array in (np.array([1, np.nan]), np.zeros(0), np.array(["a"])):
         np.save(tmp_path / "others.npy", array)
-        with pytest.raises(UserError, match=r"others\.npy is no \.npy file of finite numbers"):
+        with pytest.raises(UserError, match=r"others\.npy is not a \.npy file of finite numbers"):
             glam_results.read_returns(tmp_path / "others.npy")
 
 

@@ -199,9 +199,9 @@ def _nested(values: Any, keys: list[str]) -> Any:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """A text in UTF-8 without zeros; bytes and arrays uint8 as they are, up to their first zero; b"" for None.
+    """A text in UTF-8, with blanks for NUL characters; bytes and arrays uint8 as they are, up to their first zero; b"" for None.
 
-    Raises TypeError: `text` is no text.
+    Raises TypeError: `text` is not a text.
     """
     if text is None:
         return b""
@@ -211,4 +211,4 @@ def text_bytes_of(text: Any) -> bytes:
         text = text.tobytes()
     if isinstance(text, bytes | bytearray | memoryview):
         return bytes(text).split(b"\0", 1)[0]
-    raise TypeError(f"a {type(text).__name__}, not a text")
+    raise TypeError(f"expected a text, got {type(text).__name__}")

@@ -290,7 +290,7 @@ ODD = [
     ({"fails": "no"}, {"text": "tests.gym_toys:praise"}, "text=tests.gym_toys:praise cannot be played"),
     ({"fails": "no"}, {"fields": ("frame",)}, r"its pictures cannot be drawn \(no\)"),
     ({}, {"text": "tests.toys:Corridor"}, "text=tests.toys:Corridor: does not fit here"),
-    ({}, {"text": "tests.gym_toys:no_text"}, "cannot be played: TypeError: a int, not a text"),
+    ({}, {"text": "tests.gym_toys:no_text"}, "cannot be played: TypeError: expected a text, got int"),
 ]
 
 
