@@ -253,13 +253,13 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             await asyncio.sleep(self.quiet_seconds())
 
         self._in_flight += 1
+        choice: Any = None
         try:
             usage, choice = replies.checked(await self._client.complete(request))
         except StatusError as error:
             if error.status in _PASSING_STATUSES:
                 raise self._passing_status(error) from error
             self._adapt_or_raise(error, request)
-            return await self._send(request, conversation)  # with the limit that the server takes
         except TimeoutError as error:
             fault = f"did not answer within {self._settings.timeout_seconds:g} s"
             raise self._failure(fault, error, "no answer in time") from error
@@ -269,6 +269,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             raise self._failure("returned a malformed reply", error, "rubbish") from error
         finally:
             self._in_flight -= 1
+        if choice is None:
+            # With the limit that the server takes.
+            return await self._send(request, conversation)
 
         if conversation is not None:
             conversation.cost(*usage)

@@ -96,6 +96,22 @@ def test_a_limit_of_another_name_is_sent_from_then_on(tried, server):
     assert annotator.summary()["answer_limit"] == "max_completion_tokens"
 
 
+def test_a_request_that_is_sent_with_another_limit_is_in_flight_once(server, monkeypatch):
+    annotator = server.start()
+    server.replies[:] = [OTHER_LIMIT, WELL]
+    answered = server.post
+    in_flight = []
+
+    async def post(request):
+        in_flight.append(annotator.live()["in_flight"])
+        return await answered(request)
+
+    monkeypatch.setattr(server, "post", post)
+    annotator.submit(ASKED).result()
+
+    assert in_flight == [1, 1]
+
+
 def test_a_limit_that_is_too_large_is_left_to_the_server(tried, server):
     annotator, answers = tried(TOO_LARGE, WELL)
     assert [answer.label for answer in answers] == [YES]
