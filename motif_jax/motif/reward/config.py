@@ -74,7 +74,9 @@ class RewardConfig(DatasetConfig):
 
     seed: int = sections.seed(777, maximum=2**32 - 1)
     dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
-    annotator: str | None = plain_key(None, "names of label files, with commas between")
+    annotator: str | None = plain_key(
+        None, "names of label files that annotate wrote (not the kind of judge), with commas between"
+    )
     batch_size: int = sections.batch_size_key(1024, "number of pairs in a batch")
     epochs: int = non_negative(10, "number of epochs over the pairs")
     least_steps: LeastSteps = subsection(LeastSteps)
