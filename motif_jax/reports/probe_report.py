@@ -16,10 +16,8 @@ from motif_jax.display import charts, html
 from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.published import glam_probes
+from motif_jax.reports.probe_files import CLAUSES, DESCRIPTION, LINES
 
-DESCRIPTION = "probes.json"
-LINES = "probes.jsonl"
-CLAUSES = "clauses.jsonl"
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
 _COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 

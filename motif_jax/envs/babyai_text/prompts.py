@@ -21,7 +21,7 @@ from motif_jax.envs.spec import ArraySpec
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 # Replaces the next observation once the goal is reached; no prompt has it.
 REACHED = {ENGLISH: " \n The goal is reached.", FRENCH: " \n Le but est atteint."}
-TOO_LONG = "config.network.prompt_tokens="  # start of the error for a longer prompt
+TOO_LONG_PREFIX = "config.network.prompt_tokens="  # of the error for a longer prompt
 _LINE = " \n "
 # Fields of the observation: a prompt, and its actions where they are tokenised together with it.
 TOKENS = "tokens"
@@ -155,7 +155,7 @@ class PromptTokens:
     def _fill(self, prompt: str, tokens: Sequence[int], row: np.ndarray) -> None:
         if len(tokens) > self._length:
             raise UserError(
-                f"{TOO_LONG}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                f"{TOO_LONG_PREFIX}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
             )
         row[: len(tokens)] = tokens
         row[len(tokens) :] = -1
