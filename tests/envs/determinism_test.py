@@ -8,8 +8,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry, replay
-from motif_jax.envs.nethack.random_players import ReplayedActions
 from motif_jax.motif import sampling
+from motif_jax.motif.sampling import ReplayedActions
 
 
 class Dice(gymnasium.Env):

@@ -13,11 +13,11 @@ import pytest
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
+from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.motif import sampling
 from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks
-from motif_jax.motif.sampling import EpisodeJob, History, SamplingPlan, caption_keys
+from motif_jax.motif.sampling import EpisodeJob, History, ReplayedActions, SamplingPlan, caption_keys
 from motif_jax.rl.actors.worker_process import MAX_DEATHS
 
 RUNNING = types.SimpleNamespace(requested=False)
@@ -50,6 +50,14 @@ def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
         assert len(grown["rewards"]) > 3
         np.testing.assert_equal(grown, roomy)
     environment.close()
+
+
+def test_replayed_actions_are_taken_again_until_they_end():
+    choose = ReplayedActions(np.array([3, 0, 22])).player(0, registry.spec("NetHackScore-v1"))
+
+    assert [choose({}) for _ in range(3)] == [3, 0, 22]
+    with pytest.raises(StopIteration):
+        choose({})
 
 
 def test_a_player_without_more_actions_ends_the_episode_with_an_error():
