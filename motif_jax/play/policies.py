@@ -169,7 +169,7 @@ def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the log-probabilities of `logits` [..., A] in float64, by numpy: workers have no jax."""
+    """Returns the log-probabilities of `logits` [..., A] in float64."""
     logits = np.asarray(logits, np.float64)
     shifted = logits - logits.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

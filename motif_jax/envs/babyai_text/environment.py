@@ -51,7 +51,7 @@ class LevelOptions:
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
       joint_actions: whether the actions are tokenised together with each prompt, into the fields `candidates` int32 [actions,
         tokens], padded with -1, and `candidate_starts` int32 [actions] (`prompts.PromptTokens`).
-      prompt_turn: what a chat model's template writes before a prompt and behind it, where the answer begins; () for none.
+      prompt_turn: what a chat model's template writes before a prompt and after it, where the answer begins; () for none.
     """
 
     max_episode_steps: int | None = None

@@ -98,7 +98,7 @@ class PromptTokens:
 
     Args:
       special: with the tokenizer's special tokens (T5's end token); with `actions` only those in front.
-      turn: what a chat model's template writes before a prompt and behind it, special tokens among it; then the tokenizer adds
+      turn: what a chat model's template writes before a prompt and after it, special tokens among it; then the tokenizer adds
         none, and an action begins the answer without a blank.
     """
 
@@ -115,7 +115,7 @@ class PromptTokens:
         self._length = length
         self._special = special and not turn
         self._turn = turn
-        self._actions = [behind_prompt(action, bool(turn)) for action in actions]
+        self._actions = [after_prompt(action, bool(turn)) for action in actions]
         self.fields = {TOKENS: ArraySpec((length,), "int32")}
         if actions:
             longest = max(len(self._encode(action, special=False)) for action in self._actions)
@@ -168,11 +168,11 @@ class PromptTokens:
 
 def in_turn(prompt: str, turn: Sequence[str]) -> str:
     """A prompt that ends before its last blank, between the two texts of a chat model's turn, or alone where there are none."""
-    before, behind = turn or ("", "")
-    return before + prompt.rstrip(" ") + behind
+    before, after = turn or ("", "")
+    return before + prompt.rstrip(" ") + after
 
 
-def behind_prompt(action: str, begins_answer: bool = False) -> str:
+def after_prompt(action: str, begins_answer: bool = False) -> str:
     """An action as the text of a prompt goes on: one blank, and the action; in a chat model's answer the action alone."""
     name = action.strip(" ")
     return name if begins_answer else f" {name}"

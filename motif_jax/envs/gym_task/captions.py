@@ -86,7 +86,7 @@ def of_function(function: Any, name: str) -> Caption:
     count = _count_by_order(parameters)
     if count is None:
         raise _refusal(name)
-    # Arguments behind the ordered ones may have names of `ARGUMENTS` too.
+    # Arguments after the ordered ones may have names of `ARGUMENTS` too.
     further = [
         parameter
         for parameter in parameters

@@ -6,7 +6,7 @@
       heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
       prefix.safetensors         of the decision transformer
       tokenizer.json             of a task whose tokens are in a file
-      chat_template.jinja        of a chat model whose own turns stand round utterances; tokenizer_config.json has tokens that it names
+      chat_template.jinja        of a chat model whose own turns surround utterances; tokenizer_config.json has tokens that it names
 
 `load` opens such a folder, or the run folder of `train_text` that holds it.
 """

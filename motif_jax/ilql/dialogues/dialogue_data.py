@@ -97,7 +97,7 @@ def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:
 
 
 def turns_in_words(config: TextConfig, source: DialogueSource) -> str:
-    """What stands round the utterances of the task `dialogues`, for the first line of a run; '' for other tasks."""
+    """What surrounds the utterances of the task `dialogues`, for the first line of a run; '' for other tasks."""
     if config.task != RECORDED:
         return ""
     if source.options["turns"] == own_turns.OWN:

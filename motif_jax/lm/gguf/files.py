@@ -35,7 +35,7 @@ class TensorPlace(NamedTuple):
     """Where a tensor is in its file.
 
     Attributes:
-      shape: as in PyTorch, the slowest axis first (GGUF lists axes the other way round).
+      shape: as in PyTorch, the slowest axis first (GGUF lists axes in the reverse order).
       type: of `gguf.GGMLQuantizationType`.
       start: of its bytes in the file.
       row_bytes: of one row, the last axis.
@@ -103,7 +103,7 @@ def _read_version(path: str, size: int, modified: int) -> Header:
         raise UserError(f"{path} is one of {parts} parts: join them with llama-gguf-split --merge")
     for name, tensor in header.tensors.items():
         if tensor.start + tensor.rows * tensor.row_bytes > size:
-            raise UserError(f"{path} is cut off: tensor {name} ends behind the end of the file")
+            raise UserError(f"{path} is cut off: tensor {name} extends past the end of the file")
     return header
 
 

@@ -118,7 +118,7 @@ class TokensWriter(contextlib.ExitStack):
         self._added += 1
 
     def save(self) -> None:
-        """Writes what was added, so that a later writer resumes behind it."""
+        """Writes what was added, so that a later writer resumes after it."""
         for array in self._arrays.values():
             array.flush()
         # After the arrays: it may never claim more rows than they have.

@@ -24,7 +24,7 @@ class RewardNetworkSizes:
 
     message: str = one_of(("lt_cnn", "lt_cnn_small", "none"), "encoder of the message")
     status: bool = plain_key(False, "also reads the status line")
-    crop: bool = plain_key(False, "also reads a window of the map round the hero (needs the status)")
+    crop: bool = plain_key(False, "also reads a window of the map around the hero (needs the status)")
     glyphs: bool = plain_key(False, "also reads the whole map")
     hidden_dim: int = plain_key(
         512, "size of the hidden layers; the first has half of it", minimum=2, maximum=schema.SIZE

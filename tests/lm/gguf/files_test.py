@@ -59,7 +59,7 @@ def test_tensor_that_is_cut_off_is_named(written: Path) -> None:
     # Behind the tensor's 24 bytes the file is filled up to a multiple of 32.
     written.write_bytes(written.read_bytes()[:-16])
 
-    with pytest.raises(UserError, match="is cut off: tensor weight ends behind the end of the file"):
+    with pytest.raises(UserError, match="is cut off: tensor weight extends past the end of the file"):
         files.read(written)
 
 

@@ -14,7 +14,7 @@ COMMENT, SCORE, PARENT = 4, 5, 10
 
 
 class Comment(NamedTuple):
-    """A comment; `score` is upvotes less downvotes, `parent` the text that it replies to."""
+    """A comment; `score` is upvotes minus downvotes, `parent` the text that it replies to."""
 
     text: str
     score: int
