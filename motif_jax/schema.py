@@ -215,7 +215,7 @@ def section_class(declared: type[T]) -> type[T]:
 
 
 def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
-    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a name that is no key."""
+    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a name that is not a key."""
     keys: dict[str, Any] = dict(cls._keys)
     for name, default in defaults.items():
         key = keys[name]
@@ -226,7 +226,7 @@ def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
 def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **overrides: Any) -> T:
     """An instance of `cls`, a `section_class`, with the values of a config or of one of its sections.
 
-    A key that the section lacks, as in configs of older runs, has its default. Keys that are no field of `cls` are ignored.
+    A key that the section lacks, as in configs of older runs, has its default. Keys that are not fields of `cls` are ignored.
 
     Args:
       overrides: values of fields that take precedence over `config`.
@@ -276,7 +276,7 @@ def _untyped(value: Any) -> Any:
 def update(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
     """Sets existing keys of `config` in place, by dotted names or by mappings of sections, and returns `config`.
 
-    Raises KeyError for a name that is no key of `config`.
+    Raises KeyError for a name that is not a key of `config`.
     """
     for dotted_name, value in changes.items():
         path, _, name = dotted_name.rpartition(".")

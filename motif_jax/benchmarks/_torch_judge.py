@@ -16,7 +16,7 @@ KeyValues = tuple[Any, Any]
 
 
 def torch() -> Any:
-    """The module. Raises UserError where it is not installed: it is no dependency of this package."""
+    """The module. Raises UserError where it is not installed: it is not a dependency of this package."""
     try:
         import torch as module
     except ImportError:

@@ -202,7 +202,7 @@ class LanguageAgent(PromptReader):
         return logits, self.heads.apply(params["heads"], "value", states)
 
     def _candidates(self, observed: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        """Tokens, and which of them are no padding, of the candidates that are observed, or of those of all prompts."""
+        """Tokens, and which of them are not padding, of the candidates that are observed, or of those of all prompts."""
         if observed is not None:
             return jnp.maximum(observed, 0), observed >= 0
         assert self.candidates is not None

@@ -31,7 +31,7 @@ _TWO_BYTES = 1 << 16
 
 def check(network: DrrnPolicy, algorithm: str) -> None:
     """Checks the section of DRRN's network, and the name of its algorithm."""
-    allowed = "'drrn' for config.network.kind=drrn, which is no policy with a value"
+    allowed = "'drrn' for config.network.kind=drrn, which is not a policy with a value"
     checks.require(algorithm == "drrn", "algorithm.name", algorithm, allowed)
     tokenizer_file(network.tokenizer)
 

@@ -1,8 +1,8 @@
 """Makes training batches (numpy) from rows of tokens.
 
-* causal: predict the next token; prompt tokens are no targets.
+* causal: predict the next token; prompt tokens are not targets.
 * masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): predict 15 % of the tokens, of which 80 % are masked, 10 %
-  replaced and 10 % kept; prompt tokens are no targets.
+  replaced and 10 % kept; prompt tokens are not targets.
 * spans (Raffel et al. 2020, section 3.1.4): sentinels replace spans of 3 tokens on average, 15 % in all, in the encoder's input; the
   decoder predicts each sentinel and its span.
 * prefix: the encoder reads the prompt, or a part of random length; the decoder predicts the rest.

@@ -203,7 +203,7 @@ class OnlineReward(RewardKind):
         values = np.zeros(len(texts), np.float32)
         if was_seen.any():
             seen_rows = np.array([row for row in rows if row is not None])
-            # Counts of 0, as a lookup is no step that moments could be taken of.
+            # Counts of 0, as a lookup is not a step that moments could be taken of.
             values[was_seen] = self.values(texts[was_seen], seen_rows, np.zeros(len(seen_rows), int))
         return Values(values, self.version)
 

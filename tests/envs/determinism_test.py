@@ -1,4 +1,4 @@
-"""Environments that are no function of their seed and actions are found before anything is played."""
+"""Environments that are not a function of their seed and actions are found before anything is played."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ for _wrong in ("", "seed", "past", "picture"):
 @pytest.mark.parametrize("wrong", ["seed", "past", "picture"])
 def test_an_environment_that_its_seed_does_not_decide_is_refused(wrong):
     with pytest.raises(
-        UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is no function"
+        UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is not a function"
     ) as error:
         determinism.require(f"gym:Dice{wrong}-v0", {"text": "info:text"}, "config.policy=agents")
     assert "reset(seed=...)" in str(error.value)

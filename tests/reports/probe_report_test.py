@@ -199,7 +199,7 @@ def test_a_folder_without_tests_is_named(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda test: test.pop("return"), "KeyError: 'return'"),
-        (lambda test: test.update(name=5), "ValueError: a test's name is no text"),
+        (lambda test: test.update(name=5), "ValueError: a test's name is not a text"),
         (lambda test: test["length"].update(low=1e15), "ValueError: length has no numbers"),
         (lambda test: test["success_change"].update(pairs="9"), "ValueError: success_change has no numbers"),
         (lambda test: test["return_change"].pop("low"), "TypeError: "),

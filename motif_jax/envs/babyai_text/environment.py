@@ -168,7 +168,7 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
     if distractors is None:
         return
     if levels().distractors_of(level) is None:
-        _refuse("distractors", distractors, f"None in {name}, whose objects are no matter of choice")
+        _refuse("distractors", distractors, f"None in {name}, whose objects cannot be chosen")
     if type(distractors) is not int or not 0 <= distractors <= MAX_DISTRACTORS:
         allowed = f"a number from 0 to {MAX_DISTRACTORS}, or None (the level's own)"
         _refuse("distractors", distractors, allowed)

@@ -70,7 +70,7 @@ def of_function(function: Any, name: str) -> Caption:
     `name` begins the error. A function whose arguments have other names is called with observation, info, environment
     and action, in this order, or with the observation if it takes one argument.
 
-    Raises UserError: it is no function of such arguments.
+    Raises UserError: it is not a function of such arguments.
     """
     function = function() if isinstance(function, type) else function
     if not callable(function):

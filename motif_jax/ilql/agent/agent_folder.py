@@ -148,9 +148,9 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         dict(about["options"])
         longest = about["settings"].get("longest_action", 1)
         if not all(isinstance(about[key], str) for key in ("method", "task")):
-            raise TypeError("method or task are no text")
+            raise TypeError("method or task are not texts")
         if type(longest) is not int or longest < 1:
-            raise TypeError("longest_action is no number of tokens")
+            raise TypeError("longest_action is not a number of tokens")
     except (AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{path / FILE} is damaged ({error}): train {folder} again") from None
     return {**about, "folder": str(path)}

@@ -142,7 +142,7 @@ def _initial_tokenizer(initial: InitialParameters) -> dict[str, Any]:
 
 
 def token_reward_of(settings: TokenRewardSection) -> TokenReward:
-    """The reward of each token of an action: a constant, or a file's values. UserError: the file is no such file."""
+    """The reward of each token of an action: a constant, or a file's values. UserError: the file is not such a file."""
     if settings.file:
         return token_rewards.from_file(settings.file, settings.scale, settings.shift)
     return token_rewards.constant(settings.constant)

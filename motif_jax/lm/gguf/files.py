@@ -77,7 +77,7 @@ def read(path: str | Path) -> Header:
     """Reads the header of a file; the same file is read once in a process.
 
     Raises:
-      UserError: the file is no GGUF file, is damaged, cut off or one of several parts, or the package `gguf` is not installed.
+      UserError: the file is not a GGUF file, is damaged, cut off or one of several parts, or the package `gguf` is not installed.
     """
     try:
         state = os.stat(path)
@@ -92,7 +92,7 @@ def _read_version(path: str, size: int, modified: int) -> Header:
     package(path)
     with open(path, "rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise UserError(f"{path} is no GGUF file: it does not begin with {_MAGIC.decode()}")
+            raise UserError(f"{path} is not a GGUF file: it does not begin with {_MAGIC.decode()}")
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 header = _Reader(data).header(path)

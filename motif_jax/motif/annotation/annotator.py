@@ -188,7 +188,7 @@ class Annotator(abc.ABC):
 
 
 def own_options(config: AnnotatorConfig) -> dict[str, Any]:
-    """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are no JSON object."""
+    """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are not a JSON object."""
     # Imported here, as chat.py imports this module.
     from motif_jax.motif.annotation.chat import json_option
 

@@ -66,7 +66,7 @@ def test_tensor_that_is_cut_off_is_named(written: Path) -> None:
 def test_other_file_is_no_gguf_file(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04 and so on")
 
-    with pytest.raises(UserError, match="is no GGUF file: it does not begin with GGUF"):
+    with pytest.raises(UserError, match="is not a GGUF file: it does not begin with GGUF"):
         files.read(tmp_path / "model.gguf")
 
 

@@ -125,7 +125,7 @@ def _number(value: Any) -> float:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not a text")
     return value
 
 
