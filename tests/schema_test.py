@@ -155,7 +155,6 @@ def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):
         schema.validate(plain, launch.keys_of_stage(plain))
-    assert schema.section_keys(Wandb, name="x")["name"].optional
 
 
 def test_keys_are_not_shared_between_configs() -> None:
@@ -177,6 +176,10 @@ def test_an_unknown_key_of_an_update_is_refused() -> None:
 
     with pytest.raises(KeyError, match=r"not a key of this config: c"):
         schema.update(config, {"a": {"c": 2}})
+
+
+def test_a_key_stays_optional_with_another_default() -> None:
+    assert schema.section_keys(Wandb, name="x")["name"].optional
 
 
 def test_a_section_has_no_default_for_an_unknown_key() -> None:
