@@ -2,8 +2,8 @@
 
     python -m motif_jax.launch --config=configs/probe_language_agent.py --workdir=runs/gflan_probes --config.policy=runs/gflan
 
-Out come probes.json (situations and actions), probes.jsonl (a line a checkpoint: probabilities of every action) and clauses.jsonl (the
-same with one clause left out at a time); seconds a checkpoint of a small model. A training writes the same files
+Out come probes.json (situations and actions), probes.jsonl (one line per checkpoint: probabilities of every action) and clauses.jsonl (the
+same with one clause left out at a time); it takes seconds per checkpoint of a small model. A training writes the same files
 (`config.probes` there); `report` shows them. A run that is stopped resumes with the next checkpoint. See docs/glam.md.
 """
 
@@ -20,6 +20,6 @@ KEYS = {
         False,
         "exit code 1 unless the newest checkpoint's most likely action is the one that the file calls `right`, in all probes that have one",
     ),
-    "published_files": Key(True, "also writes distrib.csv, a row a checkpoint"),
+    "published_files": Key(True, "also writes distrib.csv, one row per checkpoint"),
 }
 get_config = configs(KEYS)

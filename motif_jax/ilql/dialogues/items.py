@@ -4,7 +4,7 @@ A dialogue begins with `<s>` if its first utterance is the environment's, or wit
 `</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts token i + 1: an action's positions range from
 the delimiter before it to its last token, and `</a>` is its last token.
 
-Example, a token a letter: the environment says "h", the agent says "go" and gets the reward 1, and the dialogue is terminal. Each
+Example, one token per letter: the environment says "h", the agent says "go" and gets the reward 1, and the dialogue is terminal. Each
 entry stands below the position that it belongs to:
 
     position                    0    1  2     3  4  5     6
