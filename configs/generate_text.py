@@ -4,7 +4,7 @@
         --config.file=prompts.txt
 
 MODEL, FILE and turns as in configs/score_text.py. Greedy by default; --config.sampling.greedy=False draws, --config.beams=True searches
-`count` beams. Out comes generated.jsonl with a line a prompt; a run that is stopped resumes, and ends with the same texts.
+`count` beams. Out comes generated.jsonl with one line per prompt; a run that is stopped resumes, and ends with the same texts.
 """
 
 from motif_jax.core import sections

@@ -6,7 +6,7 @@
 MODEL: a folder with config.json, safetensors and tokenizer.json, as transformers saves it (T5, GPT-2, Llama, Qwen2), or the name
 of such a model on the Hugging Face hub. FILE: objects {"prompt": ..., "candidates": [...]} a line, or prompts a line and
 --config.candidates='turn left|turn right' for all. A prompt of a .jsonl file may be turns [{"role": ..., "content": ...}], which
-the model's own chat template writes, as it does a plain prompt; --config.chat=never leaves it as it is. Out comes scores.jsonl with a line a prompt, and with --config.page=20 a
+the model's own chat template writes, as it does a plain prompt; --config.chat=never leaves it as it is. Out comes scores.jsonl with one line per prompt, and with --config.page=20 a
 page of the first 20 prompts token by token; a run that is stopped resumes.
 """
 

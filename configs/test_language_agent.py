@@ -6,7 +6,7 @@
     python -m motif_jax.launch --config=configs/test_language_agent.py --workdir=runs/random_tests --config.policy=random
 
 Every test of every agent plays the episodes of the same seeds. Out come tests.json, tests.csv and table.md (success, return and length of each
-test with intervals, and the change against none), tests/NAME/episodes.jsonl (a line an episode, also the resume point) and
+test with intervals, and the change against none), tests/NAME/episodes.jsonl (one line per episode, also the resume point) and
 return_per_episode/NAME.npy, the published arrays. Stopped at any moment and started again, it loses at most the episodes in flight.
 """
 

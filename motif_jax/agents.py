@@ -189,7 +189,7 @@ def play(
     """Plays whole seeded episodes on all cores and yields each as it ends, in no particular order.
 
     They are the episodes that `evaluate` plays with the same seed. Worker processes are spawned: a script that calls this at
-    its top level needs `if __name__ == "__main__":` round it. They end with the iterator: exhaust it or close it.
+    its top level needs `if __name__ == "__main__":` around it. They end with the iterator: exhaust it or close it.
 
     Args:
       folder: as in `load`.

@@ -49,7 +49,7 @@ def with_installed_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits off the names in `--config.trust=NAME,...`, which is no key of any config: (other arguments, names)."""
+    """Splits off the names in `--config.trust=NAME,...`, which is not a key of any config: (other arguments, names)."""
     rest: list[str] = []
     trusted: list[str] = []
     remaining = iter(arguments)
@@ -91,7 +91,7 @@ def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
-    """Sets `keys` to None; UserError names one that is no placeholder."""
+    """Sets `keys` to None; UserError names one that is not a placeholder."""
     for key in keys:
         path, _, name = key.rpartition(".")
         holder = dotted(config, path) if path else config

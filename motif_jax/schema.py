@@ -99,7 +99,7 @@ class Key:
         if self.minimum == 0 and self.maximum == 1:
             return "a number between 0 and 1"
         if self.above == 0 and self.below == 1:
-            return "a number between 0 and 1, neither of them"
+            return "a number strictly between 0 and 1"
         limits = {
             "above": self.above,
             "of at least": self.minimum,
@@ -215,7 +215,7 @@ def section_class(declared: type[T]) -> type[T]:
 
 
 def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
-    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a name that is no key."""
+    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a name that is not a key."""
     keys: dict[str, Any] = dict(cls._keys)
     for name, default in defaults.items():
         key = keys[name]
@@ -226,7 +226,7 @@ def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
 def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **overrides: Any) -> T:
     """An instance of `cls`, a `section_class`, with the values of a config or of one of its sections.
 
-    A key that the section lacks, as in configs of older runs, has its default. Keys that are no field of `cls` are ignored.
+    A key that the section lacks, as in configs of older runs, has its default. Keys that are not fields of `cls` are ignored.
 
     Args:
       overrides: values of fields that take precedence over `config`.
@@ -276,7 +276,7 @@ def _untyped(value: Any) -> Any:
 def update(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
     """Sets existing keys of `config` in place, by dotted names or by mappings of sections, and returns `config`.
 
-    Raises KeyError for a name that is no key of `config`.
+    Raises KeyError for a name that is not a key of `config`.
     """
     for dotted_name, value in changes.items():
         path, _, name = dotted_name.rpartition(".")
@@ -344,9 +344,9 @@ def _require_storable(name: str, value: Any) -> None:
     elif isinstance(value, int):
         require(abs(value) < _TOO_LARGE, name, value, "below 2^63")
     elif isinstance(value, str):
-        # Python reads bytes of the command line that are no UTF-8 as surrogates.
+        # Python reads bytes of the command line that are not UTF-8 as surrogates.
         is_storable = not re.search("[\0\ud800-\udfff]", value)
-        require(is_storable, name, ascii(value), "text in UTF-8 without zeros")
+        require(is_storable, name, ascii(value), "valid UTF-8 without NUL characters")
 
 
 def describe(config: ConfigDict) -> Iterator[str]:

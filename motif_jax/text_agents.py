@@ -133,7 +133,7 @@ class TextAgent:
             log_prob = float(values.log_prob[is_candidate].sum())
             if math.isnan(advantage):
                 raise UserError(
-                    f"{self.folder}: the value of {_shown(text)} is no number, so that no text is the best"
+                    f"{self.folder}: the value of {_shown(text)} is not a number, so that no text is the best"
                 )
             ranked.append(Ranked(text, advantage, log_prob))
         return sorted(ranked, key=lambda candidate: -candidate.advantage)
@@ -173,7 +173,7 @@ def as_dialogue(value: Any) -> Dialogue:
     """The `Dialogue` of any input that `TextAgent.say` accepts.
 
     Raises:
-      UserError: `value` is no such input.
+      UserError: `value` is not such an input.
     """
     if isinstance(value, Dialogue):
         return value

@@ -5,10 +5,11 @@
 
     env = wrappers.IntrinsicReward(gymnasium.make("NetHackScore-v0"), "runs/reward")
 
-A step's intrinsic reward belongs to the observation on which its action was chosen: the first observation of an episode is
-paid, and the final one with the step that led there, except in NetHack (`last_text`). The reward is the sum of two parts: g of
-the text (normalised, 0 at or below the threshold), divided by the text's count in the episode to a power, times a coefficient;
-and the task's reward, scaled and clipped, times another.
+A step's intrinsic reward belongs to the observation on which its action was chosen. So the first observation of an episode gets a
+reward too, and the final one gets it with the step that led there, except in NetHack (`last_text`).
+
+The reward is the sum of two parts. The first is g, the normalised reward of the text (0 at or below the threshold), divided by a power
+of the text's count in the episode, times a coefficient. The second is the task's reward, scaled and clipped, times another.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ Pay = Callable[[Sequence[bytes]], np.ndarray]
 @dataclasses.dataclass(frozen=True)
 class Terms(RewardTerms):
     """How the two rewards are combined; the defaults are those of `train_agent` on a score task.
+
+    All but `quantile`, `normalise` and `two_decimals` are fields of `RewardTerms`.
 
     Attributes:
       quantile: normalised rewards at or below this quantile of the training messages become 0; 'auto': at or below the
@@ -164,7 +167,7 @@ class _EpisodeRewards:
 
 
 def _bytes(text: Any) -> bytes:
-    """A text as a reward reads it; one that an environment wrote as str is cut to 256 bytes."""
+    """A text as a reward reads it; one that an environment wrote as str is cut to `MOST_BYTES`."""
     if text is None or isinstance(text, str):
         return text_bytes.cut(captions.text_bytes_of(text), MOST_BYTES).rstrip(b"\0")
     return encode(text)
@@ -180,7 +183,7 @@ def _payment(reward: Any, terms: Terms) -> Pay:
     if callable(reward):
         return reward
     raise UserError(
-        f"reward={reward!r}: must be a folder of train_reward, what rewards.load returned, or a function of texts"
+        f"reward={reward!r}: must be a folder of train_reward, a .safetensors file, what rewards.load returned, or a function of texts"
     )
 
 
@@ -270,8 +273,8 @@ class VectorIntrinsicReward(VectorWrapper):
       terms: as in `IntrinsicReward`.
       count: as in `IntrinsicReward`.
       last_text: as in `IntrinsicReward`.
-      text: as there, for each environment by itself; a function whose one argument has another name than there, such
-        as `observations`, receives the batch of observations and returns a sequence.
+      text: as in `IntrinsicReward`, for each environment by itself; a function whose one argument is not named as in
+        `config.environment.text`, such as `observations`, gets the whole batch and returns one text for each environment.
     """
 
     def __init__(
@@ -293,6 +296,7 @@ class VectorIntrinsicReward(VectorWrapper):
 
     @classmethod
     def of_agent(cls, env: VectorEnv, folder: str | Path, trust: Iterable[str] = ()) -> Self:
+        """See `IntrinsicReward.of_agent`."""
         return cls(env, **_as_trained(folder, env.observation_space, trust))
 
     def _take_text(self, steps: Mapping[int, CaptionedStep]) -> None:
@@ -348,8 +352,8 @@ class VectorIntrinsicReward(VectorWrapper):
         return observations, parts.total, terminated, truncated, {**infos, **more}
 
 
-def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
-    """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `shown` has no counts."""
+def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
+    """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `space` has no counts."""
     from motif_jax.play import agent_policy, evaluation_setup
     from motif_jax.rl import settings
 
@@ -366,6 +370,7 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]
             f"{folder}: the agent was paid by {setup.reward.section.by}, and the wrappers pay messages"
         )
     trained = agent_policy.read_config(folder)
+    # Its `quantile` is not applied: the reward below is a function, which has the agent's threshold in it.
     terms = Terms(
         count_exponent=setup.reward.count_exponent(setup.spec),
         intrinsic_coefficient=trained.reward.intrinsic_coefficient,
@@ -379,9 +384,10 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]
         "terms": terms,
         "text": setup.spec.text_field,
         "last_text": setup.spec.last_text,
-        "count": count if isinstance(shown, gymnasium.spaces.Dict) and count in shown.spaces else None,
+        "count": count if isinstance(space, gymnasium.spaces.Dict) and count in space.spaces else None,
     }
 
 
 def _rows(texts: Sequence[bytes]) -> np.ndarray:
-    return np.frombuffer(b"".join(text.ljust(256, b"\0") for text in texts), np.uint8).reshape(-1, 256)
+    padded = [text.ljust(MOST_BYTES, b"\0") for text in texts]
+    return np.frombuffer(b"".join(padded), np.uint8).reshape(-1, MOST_BYTES)

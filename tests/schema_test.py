@@ -107,15 +107,15 @@ def test_variants_change_the_recorded_keys(record: bool) -> None:
         (schema.positive(1, ""), 0, "=0: must be a number above 0"),
         (schema.non_negative(1.0, ""), -1.0, "=-1.0: must be a number of at least 0"),
         (schema.fraction(0.5, ""), 1.5, "=1.5: must be a number between 0 and 1"),
-        (Key(0.5, "", above=0, below=1), 1.0, "=1.0: must be a number between 0 and 1, neither of them"),
+        (Key(0.5, "", above=0, below=1), 1.0, "=1.0: must be a number strictly between 0 and 1"),
         (schema.layer_size_key(8, ""), 1 << 20, "=1048576: must be at most 65,536"),
         (schema.layer_size_key((8,), ""), (8, 0), r"=\(8, 0\): must be whole numbers above 0"),
         (schema.layer_size_key((), ""), (1.5,), r"=\(1.5,\): must be whole numbers above 0"),
         (schema.one_of(("a", "b"), ""), "c", "='c': must be one of a, b"),
         (schema.positive(1, ""), True, "=True: must be a whole number"),
         (schema.positive(1.0, ""), float("nan"), "=nan: must be a finite number"),
-        (Key("", ""), "a\0b", "must be text in UTF-8 without zeros"),
-        (Key("", ""), "a\udc80", "must be text in UTF-8 without zeros"),
+        (Key("", ""), "a\0b", "must be valid UTF-8 without NUL characters"),
+        (Key("", ""), "a\udc80", "must be valid UTF-8 without NUL characters"),
         (Key(1, ""), 1 << 63, "=9223372036854775808: must be below 2"),
     ],
 )
@@ -136,7 +136,7 @@ def help_of(capsys: pytest.CaptureFixture[str], config: str, *flags: str) -> str
 def test_help_shows_values_types_and_meanings_of_all_keys(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(capsys, "evaluate.py:smoke", "--config.seed=7")
     assert "--config.seed=7  (whole number)\n" in text
-    assert "--config.confidence=0.95  (number between 0 and 1, neither of them)\n" in text
+    assert "--config.confidence=0.95  (number strictly between 0 and 1)\n" in text
     assert "--config.forms.stop=None  (whole number above 0, or None)\n" in text
     for name, _, key in schema.items(resources.config("evaluate", "smoke")):
         assert f"--config.{name}=" in text
@@ -155,7 +155,6 @@ def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):
         schema.validate(plain, launch.keys_of_stage(plain))
-    assert schema.section_keys(Wandb, name="x")["name"].optional
 
 
 def test_keys_are_not_shared_between_configs() -> None:
@@ -177,6 +176,10 @@ def test_an_unknown_key_of_an_update_is_refused() -> None:
 
     with pytest.raises(KeyError, match=r"not a key of this config: c"):
         schema.update(config, {"a": {"c": 2}})
+
+
+def test_a_key_stays_optional_with_another_default() -> None:
+    assert schema.section_keys(Wandb, name="x")["name"].optional
 
 
 def test_a_section_has_no_default_for_an_unknown_key() -> None:

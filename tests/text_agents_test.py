@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_equal_seeds_say_the_same_whatever_form_the_dialogue_has(run: Path) -> None:
+def test_equal_seeds_give_equal_replies_in_every_input_format(run: Path) -> None:
     agent = text_agents.load(run)
     texts = [agent.say(MESSAGES, seed=seed) for seed in (1, 2, 3, 1)]
     assert texts[0] == texts[3]
@@ -42,6 +42,7 @@ def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: P
     agent = text_agents.load(run)
     values = agent.values([*MESSAGES, {"role": "assistant", "content": "lodge"}])
     assert "".join(values.tokens) == "crane</a>lodge</a>"
+    # Two actions of six tokens: five letters and </a>.
     np.testing.assert_array_equal(values.action, np.repeat([0, 1], 6))
     np.testing.assert_array_equal(values.advantage, values.q - values.v)
     assert (values.log_prob < 0).all()

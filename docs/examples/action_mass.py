@@ -1,4 +1,4 @@
-"""How probable a decoder finds the six actions behind prompts of BabyAI-Text, tokenised together with the prompt and apart.
+"""How probable a decoder finds the six actions after prompts of BabyAI-Text, tokenised together with the prompt and apart.
 
     python docs/examples/action_mass.py FOLDER
 
@@ -13,7 +13,7 @@ import numpy as np
 from motif_jax import lm
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, ENGLISH
 from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, read
-from motif_jax.envs.babyai_text.prompts import behind_prompt
+from motif_jax.envs.babyai_text.prompts import after_prompt
 from motif_jax.lm import scoring
 from motif_jax.lm.tokens import candidate_rows, padded
 
@@ -22,9 +22,9 @@ prompts = [probe.prompt(ACTIONS, ENGLISH) for probe in read(PACKAGE_PROBES)]
 
 # As GLAM acts by default: the prompt ends before its last blank, with which each action begins.
 before = [prompt.rstrip(" ") for prompt in prompts]
-together = np.exp(model.score(before, [behind_prompt(action) for action in ACTIONS]))
+together = np.exp(model.score(before, [after_prompt(action) for action in ACTIONS]))
 
-# As published (compat.glam_separate_tokens): actions without the blank, behind a prompt that ends with one.
+# As published (compat.glam_separate_tokens): actions without the blank, after a prompt that ends with one.
 rows = padded(model.tokenizer.encode(prompts))
 candidates = padded(candidate_rows(model.tokenizer, ACTIONS))
 apart = np.exp(scoring.score(model.model, model.params, *rows, *candidates).total)

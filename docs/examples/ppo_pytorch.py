@@ -1,4 +1,4 @@
-"""A trained reward round NetHack, and PPO in one file of PyTorch, in CleanRL's habit.
+"""A trained reward around NetHack, and PPO in one file of PyTorch, in CleanRL's habit.
 
     python docs/examples/ppo_pytorch.py --reward runs/quickstart/reward
 
@@ -57,7 +57,7 @@ def make_env(args: argparse.Namespace):
 
 
 def crop(chars: np.ndarray, blstats: np.ndarray) -> np.ndarray:
-    """The cells round the hero: uint8 [N, 21, 79] -> [N, CROP, CROP]."""
+    """The cells around the hero: uint8 [N, 21, 79] -> [N, CROP, CROP]."""
     half = CROP // 2
     padded = np.pad(chars, ((0, 0), (half, half), (half, half)), constant_values=ord(" "))
     return np.stack([padded[i, y : y + CROP, x : x + CROP] for i, (x, y) in enumerate(blstats[:, :2])])

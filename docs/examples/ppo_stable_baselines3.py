@@ -1,4 +1,4 @@
-"""A trained reward round NetHack, and the PPO of Stable-Baselines3.
+"""A trained reward around NetHack, and the PPO of Stable-Baselines3.
 
     python docs/examples/ppo_stable_baselines3.py --reward runs/quickstart/reward
 
@@ -41,7 +41,7 @@ def parse() -> argparse.Namespace:
 
 
 class Near(gym.ObservationWrapper):
-    """The cells round the hero and the status line, in place of the whole screen."""
+    """The cells around the hero and the status line, in place of the whole screen."""
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks of language models: published shapes, prompts, and rates of several sides in turns."""
+"""Shared parts of the benchmarks of language models: published shapes, prompts, and rates of compared programs, which run in turns."""
 
 from __future__ import annotations
 
@@ -47,14 +47,17 @@ SHAPES: dict[str, dict[str, Any]] = {
     "flan_t5_large": t5_shape(1024, 2816, 24, 16),
     "gpt2": gpt2_shape(768, 12, 12),
     "gpt2_medium": gpt2_shape(1024, 24, 16),
-    "quick_t5": t5_shape(128, 256, 2, 4, key=32, vocabulary=512),  # of the quick run of docs/glam.md
+    "quick_t5": t5_shape(128, 256, 2, 4, key=32, vocabulary=512),  # used by the quick run in docs/glam.md
     "tiny_t5": t5_shape(16, 24, 1, 2, key=8, vocabulary=64),
     "tiny_gpt2": gpt2_shape(16, 1, 2, vocabulary=64),
 }
 
 
 def options(**sizes: Any) -> ConfigDict:
-    """Options of a model and its prompts; with `baseline=False` the other side of the comparison is neither compiled nor measured."""
+    """Options of a model and its prompts, with `sizes` added or in place of the defaults.
+
+    `config.options.baseline=False` neither compiles nor measures the program that it is compared with.
+    """
     return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "baseline": True, "seconds": 3.0})
 
 
@@ -74,8 +77,8 @@ class Subject(NamedTuple):
 
     Attributes:
       prompt: int32 [B, T].
-      valid: bool [B, T], all True. Programs take it as an argument, as outside benchmarks: with a constant mask the compiler would
-        compute all that follows from it, which took 6 s in `generate_gpu`.
+      valid: bool [B, T], all True. It is an argument of programs, not a constant, as outside benchmarks: the compiler would fold a
+        constant mask, which took 6 s in `generate_gpu`.
       candidates: int32 [B, N, S]; N may be 0.
     """
 
@@ -107,7 +110,7 @@ def subject(config: ConfigDict) -> Subject:
 
 
 def process_age() -> float:
-    """Seconds since the start of this process."""
+    """Seconds since the start of this process, imports included."""
     return time.time() - psutil.Process().create_time()
 
 
@@ -140,21 +143,21 @@ def first_step_seconds(step: Callable[[], Any]) -> float:
 
 def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:
     """Items a second of all `calls`, which make `count` items each; they run in turns, once a repeat."""
-    sides = {name: rate(call, count, config.options.seconds) for name, call in calls.items()}
-    return alternate(sides, config.repeats)
+    measurements = {name: rate(call, count, config.options.seconds) for name, call in calls.items()}
+    return alternate(measurements, config.repeats)
 
 
-def alternate(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """Rates of all sides, which run in turns, once a repeat, so that other load of the machine disturbs them alike."""
-    rates_of: dict[str, list[float]] = {name: [] for name in sides}
+def alternate(measurements: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
+    """Rates by `measurements`, which run in turns, once a repeat, so that other load of the machine disturbs them alike."""
+    rates_by_name: dict[str, list[float]] = {name: [] for name in measurements}
     for _ in range(repeats):
-        for name, measure in sides.items():
-            rates_of[name].append(measure())
-    return rates_of
+        for name, measure in measurements.items():
+            rates_by_name[name].append(measure())
+    return rates_by_name
 
 
 def rate(call: Callable[[], Any], count: int, seconds: float) -> Callable[[], float]:
-    """A side for `alternate`: items a second of `call`, which makes `count` items."""
+    """A measurement for `alternate`: items a second of `call`, which makes `count` items."""
     return lambda: count * _agents.calls_per_second(call, seconds)
 
 

@@ -16,7 +16,7 @@ KeyValues = tuple[Any, Any]
 
 
 def torch() -> Any:
-    """The module. Raises UserError where it is not installed: it is no dependency of this package."""
+    """The module. Raises UserError where it is not installed: it is not a dependency of this package."""
     try:
         import torch as module
     except ImportError:
@@ -83,7 +83,7 @@ class TorchJudge:
         return self._torch.stack(chosen, dim=-1)
 
     def _run(self, tokens: Any, prefix: Sequence[KeyValues] | None) -> tuple[Any, list[KeyValues]]:
-        """States [N, S, width] after the last norm of tokens [N, S] behind the prefix, and their keys of all layers."""
+        """States [N, S, width] after the last norm of tokens [N, S] that follow the prefix, and their keys of all layers."""
         decoder = self._params["decoder"]
         start = 0 if prefix is None else prefix[0][0].shape[2]
         turns = self._turns(start, tokens.shape[1])

@@ -19,7 +19,7 @@ class Compat:
 
     # NetHack and its observations, also in MiniHack.
     sober_mask: bool = quirk("hallucination together with any other condition counts as sober")
-    oracle_patch_edge: bool = quirk("the 3x3 patch round the hero is empty at the map's edge")
+    oracle_patch_edge: bool = quirk("the 3x3 patch around the hero is empty at the map's edge")
     crop_row_offset: bool = quirk("the 12x12 window is one row too high")
     seed_noop: bool = quirk("games have no seeds of their own, so that they cannot be played again")
     message_count_off: bool = quirk("message counts are 1 when the intrinsic coefficient is 0")
@@ -50,7 +50,7 @@ class Compat:
         "prompts and actions are tokenised apart for decoders, too, as for T5: tokens that no text has"
     )
     glam_scaled_probability_score: bool = quirk("scores are probabilities over the greatest of all actions")
-    glam_end_token: bool = quirk("end tokens stand round prompts and actions, which are tokenised apart")
+    glam_end_token: bool = quirk("end tokens surround prompts and actions, which are tokenised apart")
     glam_untrained_dropout: bool = quirk("models made from a config sample and learn with dropout")
     glam_value_broadcast: bool = quirk(
         "each value is pulled to the returns of the steps that a process learns from together"
@@ -70,7 +70,7 @@ class Compat:
     ilql_utterance_truncation: bool = quirk(
         "with max_len, as many states of utterances are kept as of tokens"
     )
-    ilql_next_q_zero: bool = quirk("behind the last action stands a row of zeros to bootstrap from")
+    ilql_next_q_zero: bool = quirk("a row of zeros after the last action is bootstrapped from")
     ilql_target_dropout: bool = quirk("dropout in the target trunk and in the policy's weights, too")
     chai_scores: bool = quirk("CHAI scores candidates as the released code does")
     wordle_branch_restarts: bool = quirk("branches begin on an empty board")

@@ -1,7 +1,7 @@
 """Tokens of a prompt and of what may follow it, tokenised together as one text.
 
 A model that reads texts from left to right has learned the tokens of whole texts. Of "Action 0:" and " turn left" most
-tokenizers make ":" and " turn": a blank belongs to the word behind it. Tokenised apart, "Action 0: " ends with a blank of its own
+tokenizers make ":" and " turn": a blank belongs to the word after it. Tokenised apart, "Action 0: " ends with a blank of its own
 and "turn" begins without one, which no text has.
 """
 
@@ -20,7 +20,7 @@ class JointRows(NamedTuple):
 
     Attributes:
       prompt: the tokens that the prompt alone has in common with prompt and candidate, for all candidates.
-      candidates: the tokens of each candidate behind `prompt`.
+      candidates: the tokens of each candidate after `prompt`.
       starts: for each candidate the number of tokens at its beginning that are the prompt's, and not scored.
     """
 
@@ -33,7 +33,7 @@ def tokens_of(encoding: Encoding, closed: bool = True) -> list[int]:
     """The tokens of a text, with the special token that the tokenizer adds in front once, where the text spells it itself.
 
     Args:
-      closed: with the special tokens that the tokenizer adds behind the text; False where the text goes on.
+      closed: with the special tokens that the tokenizer adds after the text; False where the text goes on.
     """
     tokens: list[int] = encoding.ids
     # 1 for the tokens that the tokenizer adds, 0 for the text's own, special ones among them.
@@ -63,7 +63,7 @@ def split(
 ) -> JointRows:
     """Divides the tokens of prompt and candidate into the prompt's and the candidate's.
 
-    A candidate's tokens are those behind the longest common beginning of the prompt's tokens and those of both together. Where
+    A candidate's tokens are those after the longest common beginning of the prompt's tokens and those of both together. Where
     the tokenizer merges letters across the place where they meet, or divides the prompt's last word otherwise, the tokens that
     differ from the prompt's count as the candidate's.
 
@@ -82,7 +82,7 @@ def split(
     if prompt_tokens and shared == 0:
         name = candidates[common.index(0)]
         raise UserError(
-            f"the tokens of {prompt!r} and of {prompt + name!r} have no common beginning, behind which the candidate could be scored: "
+            f"the tokens of {prompt!r} and of {prompt + name!r} have no common beginning, after which the candidate could be scored: "
             "begin the prompt with more text"
         )
     text_of: dict[tuple[int, ...], str] = {}

@@ -132,7 +132,7 @@ def _with_parsed(section: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def read_config(workdir: str | Path) -> dict[str, Any]:
-    """The config that a run folder was made with. Raises UserError: it is no run folder, or its config is damaged."""
+    """The config that a run folder was made with. Raises UserError: it is not a run folder, or its config is damaged."""
     path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")

@@ -29,7 +29,7 @@ def decode(data: bytes) -> str:
 
 
 def cut(data: bytes, size: int) -> bytes:
-    """The first characters of `data` that fit into `size` bytes; bytes that are no UTF-8 are cut at `size`."""
+    """The first characters of `data` that fit into `size` bytes; bytes that are not UTF-8 are cut at `size`."""
     if len(data) <= size:
         return data
     end = size

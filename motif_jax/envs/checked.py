@@ -13,7 +13,7 @@ from motif_jax.envs.spec import Environment
 
 
 class CheckedEnvironment:
-    """An environment that raises UserError for a reward or an observation that is no number.
+    """An environment that raises UserError for a reward or an observation that is not a number.
 
     One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for it. Infinite rewards
     may be clipped, so they pass; observations must be finite. The error names field, step and seed. Attributes that are not

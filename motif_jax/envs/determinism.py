@@ -49,8 +49,8 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
         for seed in _SEEDS:
             if _play(first, name, options, seed) != _play(second, name, options, seed):
                 raise UserError(
-                    f"{use} plays episodes again from their seeds and actions, and config.environment.name={name} is no "
-                    f"function of these: seed {seed} gave two different episodes; {REMEDY}"
+                    f"{use} plays episodes again from their seeds and actions, and config.environment.name={name} is not "
+                    f"a function of these: seed {seed} gave two different episodes; {REMEDY}"
                 )
 
 

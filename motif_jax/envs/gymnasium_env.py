@@ -66,7 +66,7 @@ class RegisteredEnv(gymnasium.Env):
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
     def render(self) -> Any:
-        """The screen as text, a line a row; None without a render mode or a renderer."""
+        """The screen as text, one line per row; None without a render mode or a renderer."""
         if self._renderer is None:
             return None
         lines = self._renderer.frame(self._arrays).chars

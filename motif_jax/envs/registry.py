@@ -51,7 +51,7 @@ _GYM_KEYS = {
     "action_bins": 0,
     "action_mask": "",
 }
-# Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults are no options: the environment is
+# Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults are not options: the environment is
 # the same without them.
 SHAPING = ("kwargs", "wrappers", "action_bins", "action_mask")
 _PLAIN_SHAPING = SHAPING[1:]  # their values need no parser
@@ -70,7 +70,7 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
 
     Options that change nothing at their defaults, as empty `kwargs` and `wrappers`, are left out.
 
-    Raises UserError: options are set that this environment does not have, or `kwargs` is no JSON object.
+    Raises UserError: options are set that this environment does not have, or `kwargs` is not a JSON object.
     """
     name = environment["name"]
     keys = ["max_episode_steps", LAST_TEXT]

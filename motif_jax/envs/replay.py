@@ -94,7 +94,7 @@ def mismatch_error(recording: Recording) -> UserError:
     """The error to raise for a replay that does not match `recording`."""
     if registry.is_gym(recording.task) or entry_points.is_entry_point(recording.task):
         cause = (
-            "or the environment is no function of its seed and actions: it draws random numbers that reset(seed=...) does not "
+            "or the environment is not a function of its seed and actions: it draws random numbers that reset(seed=...) does not "
             "seed, or its pictures draw from the game's generator (give them another one)"
         )
     else:

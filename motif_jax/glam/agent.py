@@ -20,7 +20,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import LoraOnBase
-from motif_jax.envs.babyai_text.prompts import CANDIDATE_STARTS, CANDIDATES, TOKENS, behind_prompt
+from motif_jax.envs.babyai_text.prompts import CANDIDATE_STARTS, CANDIDATES, TOKENS, after_prompt
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import chat_prompts, chat_template, finetune_params, lora, scoring, weights
@@ -68,7 +68,7 @@ def form_of(score: str, compat: Compat) -> str:
 
 
 class PromptReader:
-    """The common part of policies that read prompts: `tokens` int32 [L], -1 behind the prompt; they keep no state."""
+    """The common part of policies that read prompts: `tokens` int32 [L], padded with -1; they keep no state."""
 
     def frozen(self) -> dict[str, Any]:
         return {}
@@ -77,9 +77,9 @@ class PromptReader:
         return params
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Cuts `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled.
+        """Cuts `tokens` after the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled.
 
-        `candidates` are cut behind the longest, which is the same for nearly all prompts.
+        `candidates` are cut after the longest, which is the same for nearly all prompts.
         """
         tokens = observation[TOKENS]
         cropped = {**observation, TOKENS: tokens[..., : bucket(_longest(tokens), tokens.shape[-1])]}
@@ -101,7 +101,7 @@ class LanguageAgent(PromptReader):
     state that predicts a candidate's first token.
 
     Attributes:
-      spec: the observation may have `candidates` int32 [A, S], -1 behind each: the actions of that prompt; a row without tokens is
+      spec: the observation may have `candidates` int32 [A, S], padded with -1: the actions of that prompt; a row without tokens is
         no action. `candidate_starts` int32 [A], where there are any, are the tokens at the beginning of each that are the prompt's.
       heads: 'value', and 'actions' where the policy is a head.
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
@@ -171,7 +171,7 @@ class LanguageAgent(PromptReader):
         candidates: jax.Array | None = None,
         candidate_starts: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], -1 behind each.
+        """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], padded with -1.
 
         `candidates` int32 [N, A, S] and `candidate_starts` int32 [N, A] are the actions of each prompt, see the class.
         """
@@ -202,7 +202,7 @@ class LanguageAgent(PromptReader):
         return logits, self.heads.apply(params["heads"], "value", states)
 
     def _candidates(self, observed: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        """Tokens, and which of them are no padding, of the candidates that are observed, or of those of all prompts."""
+        """Tokens, and which of them are not padding, of the candidates that are observed, or of those of all prompts."""
         if observed is not None:
             return jnp.maximum(observed, 0), observed >= 0
         assert self.candidates is not None
@@ -210,7 +210,7 @@ class LanguageAgent(PromptReader):
 
 
 def _longest(rows: np.ndarray) -> int:
-    """The length of the longest row of tokens [..., L], -1 behind each; at least 1."""
+    """The length of the longest row of tokens [..., L], padded with -1; at least 1."""
     columns = np.flatnonzero((rows >= 0).reshape(-1, rows.shape[-1]).any(axis=0))
     return int(columns[-1]) + 1 if len(columns) else 1
 
@@ -304,7 +304,7 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
             )
         if is_joint(chosen, compat, settings) and CANDIDATE_STARTS in spec.observation:
             # Refuses actions with equal tokens before the first prompt.
-            candidate_rows(tokenizer, [behind_prompt(name) for name in spec.action_names])
+            candidate_rows(tokenizer, [after_prompt(name) for name in spec.action_names])
     elif is_joint(chosen, compat, settings):
         raise UserError(
             "config.compat.glam_separate_tokens=False: must be True in this environment, which does not show the actions tokenised "

@@ -12,7 +12,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.joint_tokens import JointRows
-from motif_jax.envs.babyai_text.prompts import behind_prompt, in_turn
+from motif_jax.envs.babyai_text.prompts import after_prompt, in_turn
 from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
 from motif_jax.glam.config import CloningConfig
@@ -24,13 +24,13 @@ _TOKENISED_AT_ONCE = 1024  # prompts
 
 
 class JointActions(NamedTuple):
-    """The actions' tokens behind the prompts, where both are tokenised together; most prompts have the same.
+    """The actions' tokens after the prompts, where both are tokenised together; most prompts have the same.
 
     A prompt has one of K lists; of each action's row the first `starts` tokens are the prompt's (`core.joint_tokens.JointRows`).
     """
 
     list_of_prompt: np.ndarray  # int32 [N], which of the lists
-    candidates: np.ndarray  # int32 [K, A, S], -1 behind each
+    candidates: np.ndarray  # int32 [K, A, S], padded with -1
     starts: np.ndarray  # int32 [K, A]
 
 
@@ -46,7 +46,7 @@ class CloningData(NamedTuple):
     joint: JointActions | None = None  # None: the actions are tokenised apart
 
     def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
-        """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
+        """The prompts of `rows` [...], int32 [..., length], padded with -1; row -1 is empty."""
         prompts = np.full((*rows.shape, length), -1, np.int32)
         for index, row in np.ndenumerate(rows):
             if row >= 0:
@@ -124,7 +124,7 @@ def _tokens(
 ) -> tuple[np.ndarray, np.ndarray, JointActions | None]:
     """`CloningData.tokens`, `.offsets` and `.joint` of `prompts`."""
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
-    names = [behind_prompt(name, bool(turn)) for name in joint_actions]
+    names = [after_prompt(name, bool(turn)) for name in joint_actions]
     special = special and not turn
     limit = config.network.prompt_tokens
     rows = [np.zeros(0, np.int32)]

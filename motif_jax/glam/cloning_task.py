@@ -31,7 +31,7 @@ CANDIDATES = "candidates"
 class CloningBatch(NamedTuple):
     """Steps of the expert's episodes."""
 
-    prompts: Any  # int32 [..., L], -1 behind each
+    prompts: Any  # int32 [..., L], padded with -1
     actions: Any  # int32 [...]
     valid: Any  # bool [...]
     # int32 [..., A, S] and [..., A], see `JointActions`; None: the network has the actions of all prompts.
@@ -150,7 +150,7 @@ class CloningBatches:
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """Rows [N] as batches [ceil(N / size), size], -1 behind the last row."""
+    """Rows [N] as batches [ceil(N / size), size], padded with -1."""
     return np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
 
 

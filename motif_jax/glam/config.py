@@ -41,7 +41,7 @@ class LanguagePolicy:
     by_length: bool = plain_key(False, "divides an action's sum by its number of tokens")
     special_tokens: str = one_of(
         ("prompt", "nowhere"),
-        "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: round the prompt, as in pretraining, or "
+        "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: around the prompt, as in pretraining, or "
         "nowhere, as in the released code",
     )
     # Of the probability of SmolLM2-135M-Instruct .15 lies on BabyAI-Text's six actions in plain text, .007 in turns; of Qwen2.5-Coder-0.5B's

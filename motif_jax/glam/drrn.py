@@ -25,13 +25,13 @@ from motif_jax.lm.tokens import FILE, Tokenizer, TokenRows, candidate_rows, padd
 from motif_jax.nets.cores import Core
 from motif_jax.nets.layers import Dense
 
-# A memory stores token + 1, 0 behind a prompt, in two bytes where the vocabulary fits.
+# A memory stores token + 1, 0 after a prompt, in two bytes where the vocabulary fits.
 _TWO_BYTES = 1 << 16
 
 
 def check(network: DrrnPolicy, algorithm: str) -> None:
     """Checks the section of DRRN's network, and the name of its algorithm."""
-    allowed = "'drrn' for config.network.kind=drrn, which is no policy with a value"
+    allowed = "'drrn' for config.network.kind=drrn, which is not a policy with a value"
     checks.require(algorithm == "drrn", "algorithm.name", algorithm, allowed)
     tokenizer_file(network.tokenizer)
 
@@ -46,7 +46,7 @@ def tokenizer_file(tokenizer: str) -> Path:
 
 
 class Drrn(nn.Module):
-    """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], -1 behind each.
+    """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], padded with -1.
 
     `hidden` is the width of the recurrent states and of the layer before Q.
     """
@@ -109,11 +109,11 @@ class DrrnAgent(PromptReader):
         return values.reshape(*first.shape, -1), values.max(axis=-1).reshape(first.shape), state
 
     def values(self, params: Any, tokens: jax.Array) -> jax.Array:
-        """Q float32 [N, A] after prompts int32 [N, L], -1 behind each."""
+        """Q float32 [N, A] after prompts int32 [N, L], padded with -1."""
         return self.module.apply({"params": params}, tokens, self._actions)  # type: ignore[return-value]
 
     def stored(self, observation: Mapping[str, jax.Array]) -> jax.Array:
-        """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full length, 0 behind each prompt."""
+        """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full length with 0."""
         tokens = observation[TOKENS]
         missing = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
         padding = [(0, 0)] * (tokens.ndim - 1) + [(0, missing)]

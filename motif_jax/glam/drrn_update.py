@@ -71,7 +71,7 @@ def with_memory(state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTr
 
 
 def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
-    """Q less its targets, float32 [N], with gradient through `values` alone; and the targets.
+    """Q minus its targets, float32 [N], with gradient through `values` alone; and the targets.
 
     Args:
       values, after: float32 [N, A], Q before the steps and after them.

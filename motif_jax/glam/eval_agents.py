@@ -129,7 +129,7 @@ def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     """
     name = config.policy
     level = config.environment.name
-    is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_outside(name)
+    is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_user_policy(name)
     is_folder = bool(name) and Path(name).is_dir()
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
@@ -172,7 +172,7 @@ def _without_network(config: LevelPolicy) -> EvalAgent:
         policy = policies.BotPolicy()
         options = {**options, "fields": ["bot_action"]}
     elif config.policy != policies.RANDOM:
-        policy = policies.from_outside(config.policy, spec)
+        policy = policies.load_user_policy(config.policy, spec)
     abilities = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
     return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, abilities)
 

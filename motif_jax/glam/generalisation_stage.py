@@ -1,4 +1,4 @@
-"""Plays the tests of generalisation on BabyAI-Text and writes the effect of each."""
+"""Plays the generalisation tests on BabyAI-Text and writes the effect of each test."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         results: list[dict[str, Any]] = []
         base: Rows = ()
         episode_seeds = _episode_seeds(config)
-        how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+        play_settings = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
         for number, (test, played_level) in enumerate(tests, start=1):
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
@@ -67,16 +67,21 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
                 game = (played_level.environment, played_level.options)
                 policy = player.policy(played_level)
                 with Journal(folder) as journal:
-                    rows = play_policy(journal, title, game, policy, episode_seeds, how, stop, episode_row)
+                    rows = play_policy(
+                        journal, title, game, policy, episode_seeds, play_settings, stop, episode_row
+                    )
             except UserError as error:  # a prompt longer than those that were tried
                 optional = eval_agents.may_be_left_out(test, checks.listed(config.tests))
-                if not optional or not str(error).startswith(prompts.TOO_LONG):
+                # By its text: a worker process passes on the text of a UserError, not its class.
+                is_too_long = str(error).startswith(prompts.TOO_LONG_PREFIX)
+                if not optional or not is_too_long:
                     raise
                 left_out[test.name] = str(error)
             else:
                 if len(rows) < config.episodes:
                     return interruption.EXIT_CODE
-                base = base or rows  # the first test changes nothing
+                # The first test is the unchanged level, which is never left out (`eval_agents.may_be_left_out`).
+                base = base or rows
                 results.append(_result(config, test, played_level, rows, base))
                 generalisation_files.write_returns(workdir, test.name, rows)
             finished = number == len(tests)
@@ -92,7 +97,7 @@ def _episode_seeds(config: ConfigDict) -> list[int]:
 def _tests(
     config: ConfigDict, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    """See `EvalAgent.takeable`."""
+    """The tests that the agent can take, with their levels, and the reasons of those that are left out (`EvalAgent.takeable`)."""
     return player.takeable(
         checks.listed(config.tests),
         _episode_seeds(config),
@@ -141,7 +146,7 @@ def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> N
     cells = generalisation_files.table(summary)
     title = f"{player.name} tested, {player.base.environment}"
     note = (
-        f"{config.episodes} episodes of the same seeds in each test; changes are against the first; brackets: "
+        f"{config.episodes} episodes of the same seeds in each test; changes are relative to the first; brackets: "
         f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
     )
     write_table(workdir, title, note, header, cells)

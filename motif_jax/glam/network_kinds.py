@@ -21,7 +21,7 @@ from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.agent_networks import NetworkKind
 from motif_jax.rl.config import AgentConfig
 
-_ACTION_TOKENS = 32  # tokens, room for the longest action behind a prompt
+_ACTION_TOKENS = 32  # tokens, room for the longest action after a prompt
 
 
 class LanguageNetworkKind(NetworkKind):
@@ -29,7 +29,7 @@ class LanguageNetworkKind(NetworkKind):
 
     named_by = "model"
     splits = True
-    earlier = MappingProxyType({"network.chat": chat_prompts.NEVER})
+    before_key_existed = MappingProxyType({"network.chat": chat_prompts.NEVER})
     announces_compilation = True
 
     @classmethod

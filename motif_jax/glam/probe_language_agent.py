@@ -19,8 +19,10 @@ from motif_jax.glam import probing
 from motif_jax.glam.config import ProbeQuestions
 from motif_jax.glam.probing import Probing
 from motif_jax.play import agent_policy
+from motif_jax.reports import probe_files
 from motif_jax.rl import agent_networks, choices, settings
 
+# Keys that a result depends on.
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 
 
@@ -31,42 +33,43 @@ def check(config: ConfigDict, workdir: Path) -> None:
     which = config.checkpoint
     is_valid = which in ("all", "latest", "best") or checks.is_natural(which)
     checks.require(is_valid, "checkpoint", which, "all, latest, best or a step")
-    opened, _ = _open(config)
-    has_answers = not config.must_be_right or any(probe.right for probe in opened.probes)
+    agent_probes, _ = _open_agent(config)
+    has_answers = not config.must_be_right or any(probe.right for probe in agent_probes.probes)
     checks.require(
-        has_answers, "must_be_right", True, "False unless config.probes.prompts says what is right"
+        has_answers, "must_be_right", True, "False: no probe of config.probes.prompts names its right action"
     )
 
 
-def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
+def _open_agent(config: ConfigDict) -> tuple[Probing, list[int]]:
     """The probing of the config's agent, and the steps of the checkpoints to ask."""
     trained = agent_policy.read_config(config.policy)
     if agent_networks.kind_of(trained) != choices.LANGUAGE:
         raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
     trained = dataclasses.replace(trained, probes=ProbeQuestions(prompts=config.probes.prompts))
-    opened = probing.make(trained, settings.make_network(trained))
-    if opened is None:
-        raise UserError(probing.ENGLISH_ALONE)
+    agent_probes = probing.make(trained, settings.make_network(trained))
+    if agent_probes is None:
+        raise UserError(probing.ENGLISH_ONLY)
     with agent_policy.open_checkpoints(config.policy) as checkpoints:
         steps = sorted(checkpoints.steps())
         if config.checkpoint != "all":
             steps = [agent_policy.choose_step(checkpoints, config.checkpoint, config.policy)]
     if not steps:
         raise UserError(f"{config.policy} has no checkpoint yet: train for longer, or choose another folder")
-    return opened, steps
+    return agent_probes, steps
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
     with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        opened, steps = _open(config)
-        lines = list(read_json_lines(workdir / probing.LINES))
-        clauses = list(read_json_lines(workdir / probing.CLAUSES))
+        agent_probes, steps = _open_agent(config)
+        lines = list(read_json_lines(workdir / probe_files.LINES))
+        clauses = list(read_json_lines(workdir / probe_files.CLAUSES))
+        # A run that was killed between the two files wrote one line less into the second.
         done = min(len(lines), len(clauses))
-        # A training that continued meanwhile has other checkpoints.
+        # By their steps: if the training has gone further since, its folder has other checkpoints.
         done_steps = {row["step"] for row in lines[:done]}
         steps = [step for step in steps if step not in done_steps]
-        published = config.published_files and opened.by_words
-        files = probing.ProbeFiles(workdir, opened, done, clauses_every=1, published=published)
+        published = config.published_files and agent_probes.by_words
+        files = probing.ProbeFiles(workdir, agent_probes, done, clauses_every=1, published=published)
         try:
             with Progress(done + len(steps), "checkpoints", "probe", done) as progress:
                 for number, step in enumerate(steps, done):
@@ -77,25 +80,26 @@ def run(config: ConfigDict, workdir: Path) -> int:
                     progress.update(number + 1)
         finally:
             files.close()
-    wrong = _show(opened, workdir)
+    wrong = _show(agent_probes, workdir)
     if config.must_be_right and wrong:
         names = ", ".join(wrong)
-        print(f"it does not hold: the right action is not the most likely one for {names}", file=sys.stderr)
+        print(f"must_be_right: another action is likelier than the right one in {names}", file=sys.stderr)
         return 1
     return 0
 
 
-def _show(opened: Probing, workdir: Path) -> list[str]:
+def _show(agent_probes: Probing, workdir: Path) -> list[str]:
     """Prints the likeliest action of the last checkpoint for each probe; returns the names of probes where it is wrong."""
-    *_, last = read_json_lines(workdir / probing.LINES)
+    # There is a line for every checkpoint, so at least one.
+    *_, last = read_json_lines(workdir / probe_files.LINES)
     wrong = []
-    for probe, row in zip(opened.probes, last["probabilities"], strict=True):
+    for probe, row in zip(agent_probes.probes, last["probabilities"], strict=True):
         if np.isnan(row).any():
             raise UserError(
-                f"{probe.name}: the probabilities of actions are not numbers, so that none is the likeliest"
+                f"{probe.name}: the probabilities of the actions contain NaN, so none is the likeliest"
             )
         best = int(np.argmax(row))
-        print(f"{probe.name}: {opened.actions[best]} ({row[best]:.2f})", flush=True)
-        if probe.right and probe.right != opened.actions[best]:
+        print(f"{probe.name}: {agent_probes.actions[best]} ({row[best]:.2f})", flush=True)
+        if probe.right and probe.right != agent_probes.actions[best]:
             wrong.append(probe.name)
     return wrong

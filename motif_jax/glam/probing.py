@@ -23,14 +23,12 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, Probe, read
 from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens
 from motif_jax.glam.agent import ACTIONS, LanguageAgent
+from motif_jax.reports.probe_files import CLAUSES, DESCRIPTION, LINES
 from motif_jax.rl import settings
 from motif_jax.rl.config import AgentConfig
 
-DESCRIPTION = "probes.json"
-LINES = "probes.jsonl"
-CLAUSES = "clauses.jsonl"
 DISTRIB = "distrib.csv"
-ENGLISH_ALONE = "config.probes.prompts='own': these prompts are in English, and this agent reads French: name a file of French ones"
+ENGLISH_ONLY = "config.probes.prompts='own': these prompts are in English, and this agent reads French: name a file of French ones"
 _ROWS = 32  # prompts that the model reads at a time
 
 
@@ -58,15 +56,15 @@ class Probing:
         self._prompts = self._encoded(map(self.prompt, self.probes))
         # (probe, (observation, clause)) of every clause, and the prompts without it.
         self._clauses = [
-            (number, clause) for number, probe in enumerate(self.probes) for clause in probe.places()
+            (number, clause) for number, probe in enumerate(self.probes) for clause in probe.clause_indices()
         ]
         self._prompts_without = self._encoded(
             self.prompt(self.probes[number], clause) for number, clause in self._clauses
         )
 
-    def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
-        """The prompt of a probe, without a clause (observation, clause)."""
-        return probe.prompt(self.actions, self._language, without)
+    def prompt(self, probe: Probe, left_out: tuple[int, int] | None = None) -> str:
+        """The prompt of a probe, without the clause at `left_out` (observation, clause)."""
+        return probe.prompt(self.actions, self._language, left_out)
 
     def _encoded(self, prompts: Iterable[str]) -> dict[str, np.ndarray]:
         """The fields of prompts that the network reads, each [prompts, ...]."""
@@ -193,7 +191,7 @@ def files(config: AgentConfig, network: Any, folder: Path, progress: Mapping[str
     chosen = config.probes
     if probing is None or chosen is None:
         if chosen is not None and chosen.prompts:
-            print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)
+            print(f"not probed: {ENGLISH_ONLY}", file=sys.stderr, flush=True)
         return None
     published = config.published_files and probing.by_words
     return ProbeFiles(folder, probing, progress.get("updates", -1), chosen.clauses_every, published)

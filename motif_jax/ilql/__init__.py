@@ -18,7 +18,8 @@ order to read:
     agent/target_network.py         targets follow the Qs
 
 From a step to the expectile regression: `TextTraining.guarded_step` (text_task.py) differentiates `Objective.measured`
-(text_objective.py), which calls `Rule.losses` (text_methods.py), `losses` and `expectile_errors` (implicit_q.py).
+(text_objective.py), which calls `Rule.losses` (text_methods.py), `losses` and `expectile_errors` (implicit_q.py; the expectile is
+equation 5 of Kostrikov et al. 2022). An evaluation reaches the same losses by `Objective.terms`.
 
 Then the agent speaks:
 

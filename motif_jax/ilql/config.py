@@ -190,7 +190,7 @@ class TextConfig(TextDatasetConfig):
     )
     turns: str = one_of(
         ("auto", "own", "new"),
-        "what stands round the utterances of task=dialogues: 'own' the model's turns, by its chat template; 'new' delimiters, most of them new "
+        "what surrounds the utterances of task=dialogues: 'own' the model's turns, by its chat template; 'new' delimiters, most of them new "
         "tokens; 'auto' own turns where the model has a chat template whose turns begin and end with special tokens",
     )
     kind: str = plain_key("games", "kind of dialogues that are drawn")

@@ -130,7 +130,7 @@ def objective_of(config: TextConfig, settings: ModelConfig) -> Objective:
         chunk=config.logits_chunk,
         dropout=config.dropout > 0,
         target_dropout=config.compat.ilql_target_dropout,
-        zero_behind=config.compat.ilql_next_q_zero,
+        zero_after_last=config.compat.ilql_next_q_zero,
         chai_scores=config.compat.chai_scores,
     )
 

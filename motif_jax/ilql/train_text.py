@@ -120,7 +120,7 @@ def _check_method(config: TextConfig) -> None:
         checks.require_key(config, "initial.value", not config.initial.value, f"None: {name} has no values")
         return
 
-    # A language model that was not trained on the task's dialogues is no policy: it does not even end its utterances.
+    # A language model that was not trained on the task's dialogues is not a policy: it does not even end its utterances.
     uses_policy = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
     if uses_policy and config.loss.policy == 0 and not config.initial.policy:
         raise UserError(

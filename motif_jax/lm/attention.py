@@ -139,7 +139,7 @@ def relative_buckets(
     """Buckets int32 [S, K] of the distances from queries to keys, at positions int32 [S] and [K] (Raffel et al. 2020, section 2.1).
 
     They are exact when near, then logarithmic; from `distance` on all keys fall into the last bucket. With `both_ways` (encoders) keys
-    behind the query have buckets of their own.
+    after the query have buckets of their own.
     """
     chex.assert_rank([query, key], 1)
     relative = key[None, :] - query[:, None]

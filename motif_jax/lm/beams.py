@@ -25,7 +25,7 @@ from motif_jax.lm.sampling import IMPOSSIBLE, Limits
 class Beams(NamedTuple):
     """The best continuations, best first."""
 
-    tokens: jax.Array  # int32 [B, K, M], padded behind the end
+    tokens: jax.Array  # int32 [B, K, M], padded after the end
     valid: jax.Array  # bool [B, K, M]
     scores: jax.Array  # float32 [B, K], log-probability; with `finishes_apart` divided by the length
     carry: Any  # of the step; with `finishes_apart` that of the beams that had not ended

@@ -67,11 +67,11 @@ def cut_long_words(texts: Iterable[str]) -> Iterator[str]:
 
 
 def check_phrase(pattern: str) -> None:
-    """Raises UserError where `pattern` is no regular expression of the tokenizers library."""
+    """Raises UserError where `pattern` is not a regular expression of the tokenizers library."""
     try:
         Regex(pattern)
     except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"config.tokenizer.phrase={pattern}: is no regular expression: {error}") from None
+        raise UserError(f"config.tokenizer.phrase={pattern}: is not a regular expression: {error}") from None
 
 
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:

@@ -45,7 +45,7 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(text)
         except jinja2.TemplateError as error:
-            raise UserError(f"{source} is no jinja template: {first_line(error)}") from None
+            raise UserError(f"{source} is not a jinja template: {first_line(error)}") from None
 
     def prompt(self, turns: Sequence[Turn]) -> str:
         """The text of a conversation up to where the assistant's next turn begins."""

@@ -1,4 +1,4 @@
-"""What a chat template writes round each turn, read off conversations of marker texts that it renders."""
+"""What a chat template writes around each turn, read off conversations of marker texts that it renders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TurnTexts(NamedTuple):
 
 
 def derive(template: ChatTemplate) -> TurnTexts:
-    """The texts round turns, which are the same wherever a turn stands.
+    """The texts around turns, which are the same wherever a turn stands.
 
     Raises:
       UserError: the template refuses a plain conversation, or writes a turn in more than one way.
@@ -70,7 +70,7 @@ def derive(template: ChatTemplate) -> TurnTexts:
 
 
 def around_prompt(template: ChatTemplate) -> tuple[str, str]:
-    """What stands before the text of a conversation's only turn, and behind it up to where the answer begins."""
+    """What stands before the text of a conversation's only turn, and after it up to where the answer begins."""
     return _cut(template.prompt([_turn("user", _FIRST_QUESTION)]), _FIRST_QUESTION)
 
 
@@ -79,10 +79,10 @@ def _turn(role: str, text: str) -> Turn:
 
 
 def _cut(text: str, marker: str) -> tuple[str, str]:
-    """What stands before and behind a marker."""
+    """What stands before and after a marker."""
     _require(marker in text, "the text of a turn is left out")
-    before, _, behind = text.partition(marker)
-    return before, behind
+    before, _, after = text.partition(marker)
+    return before, after
 
 
 def _require(holds: bool, reason: str) -> None:

@@ -67,7 +67,7 @@ def require(
       shapes: the shape of each tensor in the file, by its full name.
 
     Raises:
-      UserError: tensors are missing, have another shape, are no floats, or are part of the network and not used. The message
+      UserError: tensors are missing, have another shape, are not floats, or are part of the network and not used. The message
         begins with `source` and names each of them.
     """
     problems = []

@@ -66,7 +66,7 @@ class ModelConfig:
       attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
       relative_buckets, relative_distance: of T5's relative positions.
       query_key_norm: each head's queries and keys have a norm (Qwen3, Gemma 3).
-      output_norms: attention and feed-forward have a norm behind them, too (Gemma 3).
+      output_norms: attention and feed-forward have a norm after them, too (Gemma 3).
       norm_offset: is added to the weights of norms (Gemma 3: 1).
       scaled_embedding: embeddings are multiplied by the root of their width (Gemma).
       query_scalar: attention scores are divided by its root; None: by the root of `head_width`.

@@ -87,7 +87,7 @@ def _read_text(path: Path, split: str) -> Iterator[Item]:
             for is_paragraph, lines in itertools.groupby(file, lambda line: bool(line.strip())):
                 if is_paragraph:
                     text = "".join(lines)
-                    # With the empty line behind it.
+                    # With the empty line after it.
                     yield Item(text.rstrip("\r\n"), size=len(text) + 1)
 
 

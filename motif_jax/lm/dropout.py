@@ -89,7 +89,7 @@ def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[
 
     Args:
       key: of the stack.
-      first, last: the first of the loop's blocks, and the one behind the last.
+      first, last: the first of the loop's blocks, and the one after the last.
     """
     calls: Counter[tuple[str, ...]] = Counter()
 

@@ -77,7 +77,7 @@ def of_training(
     Args:
       batch: rows of a micro-batch, over all devices.
       length: tokens of a row (of an encoder's input, where there is an encoder).
-      written: tokens of a row that a decoder behind an encoder predicts.
+      written: tokens of a row that a decoder after an encoder predicts.
       trained: shapes of low-rank additions, which alone are trained; None: all parameters are.
       chunk: tokens whose logits are in memory at once, see `chunks`; None: all.
       sizes: devices along the axes of the mesh, see `sharding`.

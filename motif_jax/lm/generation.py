@@ -27,7 +27,7 @@ _fold_in_all = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))
 class Written(NamedTuple):
     """N continuations of each of B prompts."""
 
-    tokens: jax.Array  # int32 [B, N, M], padded behind each continuation's end
+    tokens: jax.Array  # int32 [B, N, M], padded after each continuation's end
     valid: jax.Array  # bool [B, N, M], True up to and with the stop token
     log_probs: jax.Array  # float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding
     ended: jax.Array  # bool [B, N], whether a stop token came

@@ -35,7 +35,7 @@ def read(folder: str | Path) -> dict[str, Any]:
     """The entries of generation_config.json without those that are null; {} where the folder has no such file.
 
     Raises:
-      UserError: the file cannot be read, or a special token in it is no token's number.
+      UserError: the file cannot be read, or a special token in it is not a token's number.
     """
     path = Path(folder) / FILE
     try:

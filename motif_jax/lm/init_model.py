@@ -99,19 +99,19 @@ def with_dropout(config: ModelConfig, rate: float) -> ModelConfig:
 def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
     """Parameters of a fresh T5 whose heads compare tokens from the start, as trained heads do (Olsson et al. 2022).
 
-    In the first half of the heads keys equal queries, so that a token attends to equal tokens. The other heads attend to the token
-    before; the last quarter of the encoder's to the token behind. Training changes all of them. The T5 needs at least four heads.
+    In the first half of the heads keys equal queries, so that a token attends to equal tokens. The other heads attend to the previous
+    token, but the last quarter of the encoder's heads to the next one. Training changes all of them. The T5 needs at least four heads.
     """
     result: dict[str, Any] = copy.deepcopy(jax.device_get(params))
     half = config.heads // 2
     three_quarters = half + config.heads // 4
 
-    # Bucket 1 is the token before; the second half of an encoder's buckets is for later tokens.
-    before = 1
-    behind = config.relative_buckets // 2 + 1
-    result["encoder"]["relative_bias"][before, half:three_quarters] = _SCORE
-    result["encoder"]["relative_bias"][behind, three_quarters:] = _SCORE
-    result["decoder"]["relative_bias"][before, half:] = _SCORE
+    # Bucket 1 is the previous token; the second half of an encoder's buckets is for later tokens.
+    previous = 1
+    following = config.relative_buckets // 2 + 1
+    result["encoder"]["relative_bias"][previous, half:three_quarters] = _SCORE
+    result["encoder"]["relative_bias"][following, three_quarters:] = _SCORE
+    result["decoder"]["relative_bias"][previous, half:] = _SCORE
 
     columns = half * config.head_width
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):

@@ -140,7 +140,7 @@ def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype:
 
 
 class FeedForward(nn.Module):
-    """Two projections round an activation, or three where it is gated."""
+    """Two projections around an activation, or three where it is gated."""
 
     config: ModelConfig
     bias: bool

@@ -42,7 +42,7 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
     """While active, linear layers with a value return `layer(module, x, plain, value)`; the others stay as they are.
 
     Of several replacements the first entered is called first, its `plain` is the next. Enter them inside the function that is transformed
-    (grad, jit), not round it: they act while the model is traced. Where blocks run in a loop, it slices the values (see `block_loop`).
+    (grad, jit), not around it: they act while the model is traced. Where blocks run in a loop, it slices the values (see `block_loop`).
     """
 
     def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:

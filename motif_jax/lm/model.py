@@ -199,7 +199,7 @@ class LanguageModel:
             count = count + prompt.length[:, None]
         positions = count[..., None] + _counted(valid, axis=2)
 
-        # Tokens of a cache are counted behind their prompt, whatever padding lies between.
+        # Tokens of a cache are counted after their prompt, whatever padding lies between.
         first_position = jnp.zeros(len(valid), jnp.int32)
         if prompt is not None and not self.config.encoder_layers:
             first_position = prompt.length

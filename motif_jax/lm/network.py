@@ -81,7 +81,7 @@ class Block(nn.Module):
         encoded: KeyValues | None = None,
     ) -> tuple[jax.Array, KeyValues]:
         """Returns the states [B, N, S, D], and keys and values as `Attention` does."""
-        if self.config.architecture == "roberta":  # each norm behind its sum
+        if self.config.architecture == "roberta":  # each norm after its sum
             looked, keys = self.attention(x, context, prefix, own_keys)
             x = self.attention_norm(x + self.drop(looked))
             return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys

@@ -1,4 +1,4 @@
-"""Learned additions to the rows of tokens that were added behind a model's last one, while its tables are frozen.
+"""Learned additions to the rows of tokens that were added after a model's last one, while its tables are frozen.
 
     rows = new_tokens.init(params, count=5)
     with new_tokens.added(rows):

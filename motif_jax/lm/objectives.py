@@ -1,8 +1,8 @@
 """Makes training batches (numpy) from rows of tokens.
 
-* causal: predict the next token; prompt tokens are no targets.
+* causal: predict the next token; prompt tokens are not targets.
 * masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): predict 15 % of the tokens, of which 80 % are masked, 10 %
-  replaced and 10 % kept; prompt tokens are no targets.
+  replaced and 10 % kept; prompt tokens are not targets.
 * spans (Raffel et al. 2020, section 3.1.4): sentinels replace spans of 3 tokens on average, 15 % in all, in the encoder's input; the
   decoder predicts each sentinel and its span.
 * prefix: the encoder reads the prompt, or a part of random length; the decoder predicts the rest.
@@ -60,13 +60,13 @@ class ObjectiveRows(NamedTuple):
 def causal(rows: ObjectiveRows) -> TokenBatch:
     """Predicts every token except a row's first and its prompt."""
     targets = rows.tokens[:, 1:]
-    behind_prompt = np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None]
-    weights = rows.valid[:, 1:] & behind_prompt
+    after_prompt = np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None]
+    weights = rows.valid[:, 1:] & after_prompt
     return TokenBatch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
 
 
 def masked(rows: ObjectiveRows, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
-    """Predicts a share of the tokens behind prompts, at least one of each row; puts a start token in front of every row."""
+    """Predicts a share of the tokens after prompts, at least one of each row; puts a start token in front of every row."""
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
     valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
@@ -184,7 +184,7 @@ def _encoder_decoder_batch(
     target_valid: np.ndarray,
     tokens: Tokens,
 ) -> TokenBatch:
-    """The decoder reads the targets one step later, behind its start token."""
+    """The decoder reads the targets one step later, after its start token."""
     first = np.full((len(targets), 1), tokens.start, np.int32)
     inputs = np.concatenate([first, targets[:, :-1]], axis=1)
     valid = np.concatenate([np.ones_like(target_valid[:, :1]), target_valid[:, :-1]], axis=1)

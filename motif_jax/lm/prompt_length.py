@@ -21,7 +21,7 @@ def prompt_room(settings: ModelConfig, more: int) -> int | None:
 def require_prompts(
     texts: Sequence[str], rows: Sequence[Sequence[int]], settings: ModelConfig, more: int
 ) -> None:
-    """Raises UserError for a text without tokens, or without room for `more` tokens behind it; `rows` are the texts' tokens."""
+    """Raises UserError for a text without tokens, or without room for `more` tokens after it; `rows` are the texts' tokens."""
     room = prompt_room(settings, more)
     for text, row in zip(texts, rows, strict=True):
         if not row:

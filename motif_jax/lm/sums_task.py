@@ -182,7 +182,7 @@ class SumsTask(GradientTask):
             sums = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))
             total = total + np.array(jax.tree.leaves(jax.device_get(sums)), np.float64)
 
-        # The fields of `TokenSums`; `counted` may be None, and then is no leaf.
+        # The fields of `TokenSums`; `counted` may be None, and then is not a leaf.
         loss, weight, correct, *counts = total.tolist()
         counted = counts[0] if counts else weight
         if not math.isfinite(loss):

@@ -74,7 +74,7 @@ class TextModel:
 
         An encoder reads the prompt, and its decoder's answer begins anew: the candidate is tokenised alone. A decoder reads prompt
         and candidate as one text, and they are tokenised together: a candidate has the blank that stands between the words
-        ("The door is", " open"). Its tokens are those behind the longest common beginning of the prompt's tokens and those of both;
+        ("The door is", " open"). Its tokens are those after the longest common beginning of the prompt's tokens and those of both;
         where the tokenizer merges letters across the place where they meet, the tokens that differ from the prompt's are scored as
         the candidate's (`core.joint_tokens`).
 
@@ -227,7 +227,7 @@ class TextModel:
 
 
 def _filled(values: Sequence[Any], count: int) -> list[Any]:
-    """`count` values, the first one again behind the last."""
+    """`count` values, the first one again after the last."""
     return [*values, *[values[0]] * (count - len(values))]
 
 

@@ -94,7 +94,7 @@ def prepare(
     """Tokenises the texts into `workdir`/tokens, or resumes: the parts `TRAIN` and `HELD_OUT`, None after a request to stop.
 
     Args:
-      end: the token behind every item.
+      end: the token after every item.
       longest: most tokens of an item, its end included; longer ones are cut. None: no limit.
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
     """

@@ -69,7 +69,7 @@ class Tokenizer:
     ) -> list[JointRows]:
         """Tokens of each prompt and its candidates, each candidate tokenised together with its prompt (`joint_tokens.split`).
 
-        `special`: with the special tokens that the tokenizer adds in front of a text; those behind it are left out.
+        `special`: with the special tokens that the tokenizer adds in front of a text; those after it are left out.
 
         Raises:
           UserError: a prompt has no candidates, a candidate no tokens, two have the same, or one shares no token with its prompt.

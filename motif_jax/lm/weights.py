@@ -112,7 +112,7 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
         path = ("decoder", f"block_{layer}")
         name = f"model.layers.{layer}"
         yield WeightEntry((*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight")
-        # Gemma's name for the norm before the feed-forward layer is Llama's for the one behind attention.
+        # Gemma's name for the norm before the feed-forward layer is Llama's for the one after attention.
         before = "pre_feedforward_layernorm" if config.output_norms else "post_attention_layernorm"
         yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{before}.weight")
         if config.output_norms:

@@ -19,8 +19,9 @@ reward/         reward_data.py and preference.py are the training, reward_task.p
 
 Where a change goes:
 
-    another server             none is needed where it speaks the OpenAI protocol: annotator=openai and openai.base_url. Else a
-                               subclass of annotation.chat.ChatAnnotator, which has prompts and parsing, and sends nothing
+    another server             none is needed where it speaks the OpenAI protocol: annotator=openai, openai.base_url and
+                               openai.model (of a training annotator.kind and annotator.openai.*). Else a subclass of
+                               annotation.chat.ChatAnnotator, which has prompts and parsing; you write what sends a conversation
     another judge              a subclass of annotation.annotator.Annotator, named as annotator=module:Class; its docstring is the
                                list of what it may have, docs/annotation.md has one of 20 lines
     another prompt             a YAML file as in configs/prompts

@@ -85,7 +85,7 @@ def player_weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float
 def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
     """The players of `config.scripted` by name. Raises UserError: one cannot be loaded, or needs a device."""
     names = checks.listed(config.scripted)
-    players = {name: policies.from_outside(name, spec, "scripted") for name in names}
+    players = {name: policies.load_user_policy(name, spec, "scripted") for name in names}
     for name, policy in players.items():
         checks.require(policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)")
     return players

@@ -186,7 +186,7 @@ def find_prefill(annotator: ModelAnnotator) -> Prefill:
 
 
 def _spellings(tokenizer: Tokenizer, words: Sequence[str]) -> list[set[int]]:
-    """For each word the tokens whose text it is, whatever the case and the blanks round it."""
+    """For each word the tokens whose text it is, whatever the case and the blanks around it."""
     group_of_word = {word.lower(): number for number, word in enumerate(words)}
     groups: list[set[int]] = [set() for _ in words]
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):

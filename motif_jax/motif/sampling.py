@@ -17,11 +17,10 @@ import numpy as np
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry
-from motif_jax.envs.episode import play
+from motif_jax.envs.episode import Choose, given_actions, play
 from motif_jax.envs.nethack import status
-from motif_jax.envs.nethack.random_players import ReplayedActions
 from motif_jax.envs.nethack.scripted_players import PLAYERS
-from motif_jax.envs.spec import RUNNING, EngineError, Row, empty_observation, row
+from motif_jax.envs.spec import RUNNING, EngineError, EnvironmentSpec, Row, empty_observation, row
 from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks, layout
 from motif_jax.motif.pairs.assemble import CAPTION_KEY
@@ -60,6 +59,16 @@ class SamplingPlan:
     folder: str
     even: bool = False
     text: str = "message"
+
+
+@dataclass(frozen=True)
+class ReplayedActions:
+    """Plays the actions `taken`, int [steps], of an episode again and then ends it."""
+
+    taken: np.ndarray
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        return given_actions(self.taken)
 
 
 @dataclass(frozen=True)

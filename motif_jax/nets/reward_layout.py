@@ -1,4 +1,7 @@
-"""Reward parameters by neutral name, in PyTorch's axis orders (see `layout`), as in published files."""
+"""Reward parameters under framework-independent names (LAYER/weight, LAYER/bias), in PyTorch's axis order, as in published files.
+
+See `layout` for the names and the axes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.nets.reward import RewardNetwork
 
 # Layers in the order of the published network and its files.
-ORDER = (
+LAYER_ORDER = (
     "glyph_embedding",
     "blstats_fc1",
     "blstats_fc2",
@@ -46,7 +49,7 @@ Network = RewardNetwork | MessageClassifier
 
 
 def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
-    """The inverse of `layout.to_torch`: parameters of `network`, numpy float32; other names are ignored.
+    """The inverse of `layout.to_torch`: parameters of `network`, numpy float32; names in `named` that it does not have are ignored.
 
     Raises:
       ValueError: an array is missing or has another shape; the error names it and both shapes.
@@ -60,11 +63,11 @@ def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
 def named_shapes(network: RewardNetwork) -> dict[str, tuple[int, ...]]:
     """Neutral name -> shape in PyTorch's order, in the order of the published network's layers."""
     abstract = jax.eval_shape(network.init, jax.random.key(0))
-    # `to_torch` moves axes of real arrays; those of bool are small.
+    # `to_torch` moves axes of real arrays, so that it gets empty ones; bool takes the least memory.
     named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
     return {name: named[name].shape for name in sorted(named, key=_published_order)}
 
 
 def _published_order(name: str) -> tuple[int, bool]:
     layer, kind = name.split("/")
-    return ORDER.index(layer), kind == "bias"
+    return LAYER_ORDER.index(layer), kind == "bias"

@@ -22,8 +22,10 @@ Labels:
     learning_metrics.py     how many labels and paid steps there are, and how long a label takes to its first use
 
 A label that arrives during an update is written to the answer store and waits in label_queue.py. `OnlineReward.pay` in online.py
-takes it before it pays the next batch: the label is logged with that batch's number, and with retrieval it pays from there on.
-With a network it only calls for gradient steps, which run beside the learner; their parameters pay from the first batch after they end.
+takes it before it pays the next batch that the batcher assembles; the batch of the next update may have been paid already
+(rl/batch_stream.py). The label is logged with the number of the batch that it first counts in, and with retrieval it pays from there
+on. With a network it only calls for gradient steps, which run beside the learner; their parameters pay from the first batch after
+they end. The lexicon and a model in this process answer before a batch is paid, and the batcher waits for them.
 
 online_model.py freezes what a run has learned. bag_of_words.py (word_vectors.py) is the paper's baseline without a judge.
 

@@ -6,8 +6,8 @@ With a server three threads meet here:
     annotator         `_work` of this file: sends questions, writes answers to the store, makes labels of them
     openai            the event loop of `openai_client`, which ends the futures that `submit` returns
 
-So a label that arrives while the training computes an update is written and waits in `label_queue`, until `poll` before the next
-batch takes it. A training waits for any other annotator, which answers in `poll`.
+So a label that arrives while the training computes an update is written and waits in `label_queue`, until `poll` takes it before
+the next batch that the batcher assembles (see `OnlineReward.pay`). Any other annotator answers in `poll`, and the batcher waits for it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class LabelService(LabelBookkeeper):
             self._closed = True
         self._annotator.close()
         if self._thread.is_alive():
-            # Behind the answers in the queue of events, which were paid for and are still written.
+            # After the answers in the queue of events, which were paid for and are still written.
             self._events.put(StoppedError())
             self._thread.join()
         self._store.close()

@@ -64,7 +64,7 @@ class LabelSet:
         return self._size
 
     def add(self, label: Label) -> None:
-        """Adds an example behind the others, whose arrays do not change: a training may read them meanwhile."""
+        """Adds an example after the others, whose arrays do not change: a training may read them meanwhile."""
         size = self._size
         if size == len(self._labels):
             # New arrays, since a running training reads the old ones.

@@ -179,7 +179,7 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         state = self.trainer.state
-        # By number, since the optimiser's state is no tree of names; with zeros, so that the names sort as the numbers do.
+        # By number, since the optimiser's state is not a tree of names; with zeros, so that the names sort as the numbers do.
         leaves = enumerate(jax.tree.leaves(state.opt_state))
         optimizer = {f"{index:03d}": np.asarray(leaf) for index, leaf in leaves}
         arrays = {"params": jax.tree.map(np.asarray, state.params), "optimizer": optimizer}

@@ -146,8 +146,10 @@ class OnlineReward(RewardKind):
     def pay(self, batch: BatchMessages) -> Values:
         """The rewards of a batch's texts, after the labels that have arrived; queues texts without a label as questions.
 
-        The batcher calls it for each batch in turn, before the update that learns from the batch. A label that arrives later
-        than the call of `poll` in here, also one that arrives during the update, counts from the next batch on.
+        The batcher calls it once for each batch, when it assembles the batch. A label that arrives after `poll` in here counts
+        from the next batch that is assembled. A batch that already waits for the learner (`config.max_waiting_batches`) keeps
+        its rewards: a label that arrives during update N counts from batch N + 1 if that is not assembled yet, else from a
+        later one (with one waiting batch, the default, from N + 2). In a serial or on-policy run it is always N + 1.
         """
         begin = time.perf_counter()
         with self._lock:
@@ -201,7 +203,7 @@ class OnlineReward(RewardKind):
         values = np.zeros(len(texts), np.float32)
         if was_seen.any():
             seen_rows = np.array([row for row in rows if row is not None])
-            # Counts of 0, as a lookup is no step that moments could be taken of.
+            # Counts of 0, as a lookup is not a step that moments could be taken of.
             values[was_seen] = self.values(texts[was_seen], seen_rows, np.zeros(len(seen_rows), int))
         return Values(values, self.version)
 

@@ -36,7 +36,7 @@ class WordVectors(Protocol):
 
 
 def bare(word: bytes) -> bytes:
-    """The word without punctuation round it, in lower case."""
+    """The word without punctuation around it, in lower case."""
     return word.strip(_PUNCTUATION).decode("utf-8", "replace").lower().encode()
 
 

@@ -39,6 +39,10 @@ _SECTIONS = (
 # Keys of a training's config without which an agent cannot be played.
 _NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
 
+# Switches of `config.compat` that make rows of a batch depend on each other. They are part of training alone: an action that is
+# played depends on its own environment.
+_BATCH_SWITCHES = ("symbolic_train_mode_batchnorm", "glam_untrained_dropout")
+
 
 class AgentPolicy:
     """A network with parameters, as `policies.BatchPolicy`.
@@ -87,11 +91,11 @@ def read_config(folder: str | Path) -> AgentConfig:
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
     _require_complete(config, Path(folder) / "config.json")
-    config["compat"] |= {agent_networks.BATCH_STATISTICS: False, agent_networks.UNTRAINED_DROPOUT: False}
+    config["compat"] |= dict.fromkeys(_BATCH_SWITCHES, False)
     step = reward_choice.settled(folder)
     if step is not None:
         config["reward"]["step"] = step
-    earlier = agent_networks.class_of(agent_config(config)).earlier
+    earlier = agent_networks.class_of(agent_config(config)).before_key_existed
     for key in run_folder.absent_keys(config, earlier):
         section, _, name = key.rpartition(".")
         config[section][name] = earlier[key]

@@ -213,5 +213,5 @@ def recorded(
 
 
 def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
-    """The share of steps, int [T], at which the scripted player did the same; the greatest number of its type is no answer."""
+    """The share of steps, int [T], at which the scripted player did the same; the greatest number of its type is not an answer."""
     return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

@@ -90,7 +90,7 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
         checks.existing_folder(config, "agent.dir")
     if config.reward.dir:
         ratings.check_dir(config.reward)
-    is_known = policy in _NAMED or policies.is_outside(policy)
+    is_known = policy in _NAMED or policies.is_user_policy(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)
     check_checkpoint(config.agent.checkpoint)
@@ -117,8 +117,8 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     """
     pins = pins or PinnedVersions()
     policy_name = config.policy
-    is_outside = policies.is_outside(policy_name)
-    is_folder = not is_outside and policy_name not in _NAMED
+    is_user_policy = policies.is_user_policy(policy_name)
+    is_folder = not is_user_policy and policy_name not in _NAMED
 
     folder = policy_name if is_folder else config.agent.dir
     if folder is None:
@@ -138,7 +138,7 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     policy = agent.policy or _policy(config, name, options, spec, pins.shares)
 
     plan: dict[str, Any] = {
-        "policy": policy_name if is_outside or agent.step is None else str(folder),
+        "policy": policy_name if is_user_policy or agent.step is None else str(folder),
         "checkpoint": agent.step,
         "environment": name,
         "options": options,
@@ -155,8 +155,8 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
 def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec, shares: Any) -> Any:
     if config.policy == policies.FIXED:
         return policies.FixedPolicy(shares or fixed_shares.fit(name, options, config.seed))
-    if policies.is_outside(config.policy):
-        return policies.from_outside(config.policy, spec)
+    if policies.is_user_policy(config.policy):
+        return policies.load_user_policy(config.policy, spec)
     return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
 
 

@@ -21,7 +21,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0
 
 
 def as_text(message: np.ndarray | bytes) -> str:
-    """A NUL-padded message as text; what is not printable, and bytes that are no UTF-8, are escaped."""
+    """A NUL-padded message as text; what is not printable, and bytes that are not UTF-8, are escaped."""
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
     text = _LIKE_ESCAPE.sub(r"\\x5c", text_bytes.decode(raw))
     shows_utf8 = text_bytes.is_utf8(raw)

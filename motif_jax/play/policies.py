@@ -1,8 +1,8 @@
 """Policies that play episodes, for evaluation, collecting, watching and replay.
 
-A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, without a device. A `BatchPolicy`
-(a network) plays on the device, for a batch of environments at a time. One from outside the package is named 'module:Class' and
-made with the environment's spec.
+A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, on the CPU. A `BatchPolicy` (a
+network) plays on the device, for a batch of environments at a time. A policy of yours is given as 'module:Class', and the class is
+called with the environment's spec.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class BotPolicy:
 
 @dataclass(frozen=True)
 class FixedPolicy:
-    """Reads nothing: each action has the same probability at every step. The baseline of agents that read.
+    """Ignores the observation: fixed action probabilities. The baseline for agents that read.
+
+    Environments that mask actions are refused before (`fixed_shares.fit`).
 
     Attributes:
       shares: probabilities of the actions, in their order; they add up to 1.
@@ -133,12 +135,12 @@ class FixedPolicy:
         return np.array(self.shares, np.float32)
 
 
-def is_outside(policy: str) -> bool:
+def is_user_policy(policy: str) -> bool:
     """Whether `config.policy` names a class; the path of a run folder may look like one."""
     return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
 
 
-def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
+def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
     """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of policy."""
     policy: Any = entry_points.load(key, name)
     if callable(policy):
@@ -148,12 +150,13 @@ def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
     needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
     has_methods = all(callable(getattr(policy, method, None)) for method in needed)
     is_complete = isinstance(in_workers, bool) and has_methods
-    allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
-    checks.require(is_complete, key, name, f"{allowed}, see motif_jax.play.policies")
+    required = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
+    checks.require(is_complete, key, name, f"{required}, see motif_jax.play.policies")
     return policy
 
 
 def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int:
+    """The scripted player's action, or a number of at least `spec.num_actions` where it has none (`EnvironmentSpec.expert_field`)."""
     assert spec.expert_field is not None, "the bot is given to environments that have one"
     return int(observation[spec.expert_field])
 
@@ -198,7 +201,7 @@ def choose_actions(
 def _draw_actions(probabilities: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     """The first action of each row whose cumulative probability exceeds the row's uniform number, int [B]."""
     cumulative = probabilities.cumsum(-1)
-    # Rounding may leave the last sum a little beside 1, so the uniform number is scaled by it.
+    # Rounding may leave the last sum slightly off 1, so the uniform number is scaled by it.
     thresholds = uniforms[:, None] * cumulative[:, -1:]
     actions = (cumulative <= thresholds).sum(-1)
 

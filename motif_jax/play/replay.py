@@ -23,7 +23,7 @@ from motif_jax.play.ratings import RatingReward
 from motif_jax.rl.config import agent_reward
 from motif_jax.rl.reward_keys import Scoring
 
-# Files of a run folder that are no recordings.
+# Files of a run folder that are not recordings.
 _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
 
 

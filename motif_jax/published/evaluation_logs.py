@@ -38,7 +38,7 @@ class EvaluationLog:
 
 
 def read(path: str | os.PathLike[str]) -> EvaluationLog:
-    """Reads a log. Raises UserError: the file cannot be read, is no such log, or has non-finite rewards."""
+    """Reads a log. Raises UserError: the file cannot be read, is not such a log, or has non-finite rewards."""
     path = Path(path)
     with reading(path, "a log of a published evaluation"):
         dump = read_file(path, _MAX_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]

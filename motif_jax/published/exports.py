@@ -120,7 +120,7 @@ def _language_card(network: LanguageAgent, learned: str, in_turns: bool) -> str:
         chosen = "`action_head.safetensors` has a head whose outputs are the logits of the actions, in this order; transformers and vLLM do not read it."
     else:
         form = f"form `{network.form}`{', divided by its number of tokens' if network.by_length else ''}"
-        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely. {_meeting(network, in_turns)}"
+        chosen = f"An action's logit is the score of its words after the prompt ({form}): actions are scored, not written freely. {_meeting(network, in_turns)}"
     return f"""{front}
 # A language model that acts: {learned}
 
@@ -142,7 +142,7 @@ def _meeting(network: LanguageAgent, in_turns: bool) -> str:
         )
     if network.is_joint:
         return "Prompt and action are tokenised together, as one text with one blank between them."
-    return "Actions are tokenised by themselves, without the blank before them, behind a prompt that ends with one."
+    return "Actions are tokenised by themselves, without the blank before them, after a prompt that ends with one."
 
 
 def _check_text_agent(config: ConfigDict) -> None:

@@ -18,7 +18,7 @@ _COLUMNS = {"return": "return_mean", "success": "success_rate", "length": "num_f
 
 
 def is_log(folder: str | os.PathLike[str]) -> bool:
-    """Whether the folder has a log of the published tool and is no run of this package."""
+    """Whether the folder has a log of the published tool and is not a run of this package."""
     return (Path(folder) / LOG).is_file() and not (Path(folder) / "config.json").exists()
 
 
@@ -40,7 +40,7 @@ def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
     try:
         returns = load_array(path)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no .npy file of numbers: {error}") from None
+        raise UserError(f"{path} is not a numeric .npy file: {error}") from None
     if returns.dtype.kind not in "fiu" or not returns.size or not np.isfinite(returns).all():
-        raise UserError(f"{path} is no .npy file of finite numbers")
+        raise UserError(f"{path} is not a .npy file of finite numbers")
     return returns.astype(np.float64).ravel()

@@ -42,7 +42,7 @@ def _block(text: str) -> list[str]:
 
 
 def _listing(facts: Mapping[str, Any]) -> list[str]:
-    """Short values as a list, long ones in blocks of their own behind it."""
+    """Short values as a list, long ones in blocks of their own after it."""
     lines = []
     blocks = []
     for name, value in flat(facts).items():

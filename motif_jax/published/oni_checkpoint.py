@@ -40,7 +40,7 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     parts are read as data.
 
     Raises:
-      UserError: a text is no message, or a label is neither 0 nor 1.
+      UserError: a text is not a message, or a label is neither 0 nor 1.
     """
     for name in (TABLE, DATASET):
         values = dict(_pairs(checkpoint.content.get(name)))
@@ -86,7 +86,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _label(text: str, value: Any) -> int:
-    encode(text)  # raises UserError for what is no message
+    encode(text)  # raises UserError for what is not a message
     number = float(np.asarray(value).reshape(()))
     if number not in (0.0, 1.0):
         raise UserError(f"the label of {text!r} is {number:g}, neither 0 nor 1")

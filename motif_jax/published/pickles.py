@@ -24,7 +24,7 @@ from motif_jax.core.files import regular_file
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """In place of what is no plain data: a class or function, or an object of it with the arguments."""
+    """In place of what is not plain data: a class or function, or an object of it with the arguments."""
 
     name: str
     arguments: Any = None

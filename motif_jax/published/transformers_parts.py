@@ -54,7 +54,7 @@ def layers(names: Iterable[str], pattern: str) -> int:
 
 
 def heads_of(width: int, heads: int) -> int:
-    """The number of attention heads: `heads`, or width / 64 for 0. Raises UserError: the width is no multiple of it."""
+    """The number of attention heads: `heads`, or width / 64 for 0. Raises UserError: the width is not a multiple of it."""
     heads = heads or width // _HEAD_WIDTH
     if not heads or width % heads:
         raise UserError(f"a width of {width} does not divide into {heads} heads: give config.heads")

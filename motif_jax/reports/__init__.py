@@ -7,5 +7,5 @@ a file of its own (`evaluation_sections`, `training_sections`, `generalisation_s
 `compare` reads runs of several methods and seeds: `comparison` has the statistics, `smoothing` the learning curves, `efficiency`
 the steps to a goal, `claims` the claims that games carry or not, `comparison_page` the page.
 
-`run_study` trains the methods of a study (`study_config`), plays games with each and keeps a line a run (`study`).
+`run_study` trains the methods of a study (`study_config`), plays games with each and keeps one line per run (`study`).
 """

@@ -196,7 +196,7 @@ def _add_contrasts(result: Comparison, library: Any, metrics: Any, seed: int) ->
         ]
     result.improvement = {pair: estimates[name][0] for pair, name in zip(pairs, names, strict=True)}
 
-    # In the order of `contrasts`, behind the probability.
+    # In the order of `contrasts`, after the probability.
     rows = [(task, [column]) for column, task in enumerate(tasks)]
     if len(tasks) > 1:
         rows.insert(0, (ALL_TASKS, list(range(len(tasks)))))

@@ -186,8 +186,8 @@ def curves_section(plots: Sequence[Plot], published: str = "") -> Section:
 
 def _probes(data: ComparisonData) -> Section:
     note = (
-        "What agents of the published tool would do in its fixed situations (distrib.csv): a row an action, a column an update, the stronger the colour "
-        "the likelier. Scores that are no probabilities are turned into them by softmax."
+        "What agents of the published tool would do in its fixed situations (distrib.csv). One row per action, one column per update; a stronger "
+        "colour is a higher probability. Scores that are not probabilities are turned into them by softmax."
     )
     parts = []
     for name, probes in data.probes.items():

@@ -31,7 +31,7 @@ SHOWN = 100
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
     """Bars of the normalised reward, each message with its weight [N], and a line at the threshold, as inline SVG.
 
-    What is paid is dark; a bar round the threshold is dark above and pale below, by what of it is paid.
+    What is paid is dark; a bar around the threshold is dark above and pale below, by what of it is paid.
     """
     values = reward.normalised[reward.rated]
     weights = weights[reward.rated]

@@ -116,7 +116,7 @@ def _check_test(test: Mapping[str, Any]) -> None:
         if not all(isinstance(number, int | float) and abs(number) < 1e15 for number in numbers):
             raise ValueError(f"{key} has no numbers")
     if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
-        raise ValueError("a test's name is no text")
+        raise ValueError("a test's name is not a text")
 
 
 def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -16,16 +16,20 @@ from motif_jax.display import charts, html
 from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.published import glam_probes
+from motif_jax.reports.probe_files import CLAUSES, DESCRIPTION, LINES
 
-DESCRIPTION = "probes.json"
-LINES = "probes.jsonl"
-CLAUSES = "clauses.jsonl"
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
-_COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
+_MOST_COLUMNS = 60  # of a heatmap; more updates are thinned out
 
 
 class Clause(NamedTuple):
-    """A clause of a probe's prompt: the total variation distance between the policy with and without it, and the action that it changes most."""
+    """A clause of a probe's prompt, and what it does to the policy.
+
+    Attributes:
+      change: total variation distance, 0 to 1, between the probabilities of all actions with the clause and without it.
+      action: the action whose probability changes most.
+      difference: the probability of `action` with the clause minus that without it.
+    """
 
     probe: str
     text: str
@@ -38,7 +42,7 @@ class Probes(NamedTuple):
     """The contents of a run's probe files.
 
     `steps` int64 [updates] are environment steps before each update, `probabilities` float64 [updates, probes, actions];
-    `clauses` are those at the newest update, by descending `change`.
+    `clauses` are those at the last update at which clauses were left out, by descending `change`.
     """
 
     actions: tuple[str, ...]
@@ -67,6 +71,7 @@ def read(folder: str | os.PathLike[str]) -> Probes | None:
         clause_rows = list(read_json_lines(Path(folder) / CLAUSES, ("update",), _REMEDY))
         row_of_update = {row["update"]: number for number, row in enumerate(rows)}
         clauses: list[Clause] = []
+        # Only the last: earlier effects are in the file, and the table would mix parameters.
         if clause_rows and clause_rows[-1]["update"] in row_of_update:
             newest = clause_rows[-1]
             with_all_clauses = probabilities[row_of_update[newest["update"]]]
@@ -100,8 +105,8 @@ def heatmap(probes: Probes, index: int) -> str:
     """One probe as SVG: a row per action, a column per update; a stronger colour is a higher probability."""
     values = probes.probabilities[:, index]
     steps = probes.steps
-    if len(values) > _COLUMNS:
-        chosen = np.linspace(0, len(values) - 1, _COLUMNS).round().astype(int)
+    if len(values) > _MOST_COLUMNS:
+        chosen = np.linspace(0, len(values) - 1, _MOST_COLUMNS).round().astype(int)
         values = values[chosen]
         steps = steps[chosen]
     figure, axes = charts.new_figure("environment steps", "", 0.6 + 0.2 * len(probes.actions))
@@ -121,7 +126,7 @@ def heatmap(probes: Probes, index: int) -> str:
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads `distrib.csv` of a published run, whose folder's name tells the actions; None without it. Raises UserError."""
+    """Reads `distrib.csv` of a published run, whose folder name lists the actions; None without it. Raises UserError."""
     path = Path(folder) / glam_probes.FILE
     if not path.is_file():
         return None
@@ -153,10 +158,10 @@ def section(probes: Probes | None) -> Section | None:
     for clause in probes.clauses:
         effect = TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference)
         rows.append((clause.probe, clause.text, number_cell(clause.change, ".3f"), effect))
-    header = ("situation", "clause", "change of the policy", "what the clause does most")
-    tables = [Table("clause-table", header, rows, "what each clause is worth")] if rows else []
+    header = ("situation", "clause", "change of the policy", "largest change of one action")
+    tables = [Table("clause-table", header, rows, "effect of each clause")] if rows else []
     note = (
-        "What the agent would do in fixed situations: a row an action, a column an update, the stronger the colour the likelier. Change of the policy: total "
-        "variation distance, 0 to 1, between what it does with the clause and without it, at the newest look."
+        "What the agent would do in fixed situations. One row per action, one column per update; a stronger colour is a higher probability. Change of the policy: total "
+        "variation distance, 0 to 1, between what it does with the clause and without it, at the last probe."
     )
     return Section("Probes", "probes", [html.grid(*figures), *tables], note)

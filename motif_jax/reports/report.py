@@ -80,7 +80,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _check_stage(folder: Path, key: str) -> None:
-    """Raises UserError where a folder is no run of the stage that its key wants."""
+    """Raises UserError where a folder is not a run of the stage that its key wants."""
     stage = run_folder.read_config(folder).get("stage") if (folder / "config.json").exists() else None
     actual = f"it is one of {stage}" if stage else "it has no config.json"
     checks.require(stage == STAGES[key], key, str(folder), f"a run of {STAGES[key]}; {actual}")
@@ -105,7 +105,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     _, kind = headline(data)
     if config.first_must_lead and kind != "good":
         first, *others = [name for name in data.evaluations if name not in data.yardsticks]
-        print(f"it does not hold: {first} is not clearly better than {', '.join(others)}", file=sys.stderr)
+        print(f"first_must_lead: {first} is not clearly better than {', '.join(others)}", file=sys.stderr)
         return 1
     return None
 

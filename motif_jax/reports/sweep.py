@@ -49,7 +49,7 @@ Values = list[str] | Range
 
 
 def parse(text: str) -> dict[str, Values]:
-    """The values of each key. Raises UserError: the text is no list of keys with values, or a key stands twice."""
+    """The values of each key. Raises UserError: the text is not a list of keys with values, or a key stands twice."""
     values_of_key: dict[str, Values] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         key, _, values = part.partition("=")

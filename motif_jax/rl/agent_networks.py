@@ -21,25 +21,22 @@ from motif_jax.rl import choices
 from motif_jax.rl.choices import GAME
 from motif_jax.rl.config import AgentConfig
 
-# Switches of published quirks that make rows of a batch depend on each other.
-BATCH_STATISTICS = "symbolic_train_mode_batchnorm"
-UNTRAINED_DROPOUT = "glam_untrained_dropout"
-
 
 class NetworkKind(abc.ABC):
     """A kind of network: what a training has to know before it makes one.
 
     Attributes:
-      named_by: the key of `config.network` that names its files, for errors.
+      named_by: the key of `config.network` that holds the path of its files; used in errors.
       splits: whether its parameters can be split over devices.
       announces_compilation: whether its first steps take so long that a training prints what it is doing.
-      earlier: dotted keys that are younger than runs which go on or act -> what a run without them did.
+      before_key_existed: dotted key that was added later -> the value that runs made before it used; filled in when such a run is
+        resumed or played.
     """
 
     named_by: str = ""
     splits: bool = False
     announces_compilation: bool = False
-    earlier: Mapping[str, Any] = MappingProxyType({})
+    before_key_existed: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     @abc.abstractmethod
@@ -79,7 +76,7 @@ class NetworkKind(abc.ABC):
     def counted(
         cls, config: AgentConfig, network: PolicyNetwork, params: Any
     ) -> tuple[PolicyNetwork, Any] | None:
-        """The network whose matrix products count as its work, and the shapes of its parameters; None where none are counted.
+        """The network and the parameter shapes that FLOPs are counted for; None: they are not counted.
 
         Args:
           params: all parameters of `network`.
@@ -102,14 +99,14 @@ def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: 
 
     Args:
       learned_with: the output of `file_digests` at the time of the training; {} where it was not recorded.
-      where: the option of the user that names the training.
+      where: the config key that names the run, for the error.
     """
     now = class_of(config).file_digests(config) if learned_with else {}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
         key = class_of(config).named_by
         raise UserError(
-            f"{where} was trained with another {' and another '.join(changed)} than config.network.{key}={getattr(config.network, key)} "
+            f"{where} was trained with a different {' and a different '.join(changed)} than config.network.{key}={getattr(config.network, key)} "
             "has now: restore the previous one"
         )
 

@@ -112,7 +112,7 @@ class RewardKind:
 
     @classmethod
     def check_dir(cls, config: Any) -> None:
-        """Raises UserError where `config.dir` is no file or folder that this kind could read."""
+        """Raises UserError where `config.dir` is not a file or folder that this kind could read."""
 
     @classmethod
     def stages(cls, config: Any, two_decimals: bool | None = None) -> RewardStages:

@@ -36,7 +36,7 @@ def test_workers_that_the_memory_has_no_room_for_are_refused(monkeypatch: pytest
 def test_each_further_game_of_a_worker_needs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     leave_memory(monkeypatch, 96 << 20)
 
-    # 2 * (32 + 19 * 4)
+    # 2 workers of 32 MiB, with 4 MiB for each of the 19 further games of each.
     with pytest.raises(UserError, match="about 216 MiB of memory"):
         capacity.require_workers("actors.workers", 2, games_each=20)
 
@@ -57,7 +57,7 @@ def test_a_subject_larger_than_what_is_free_is_refused() -> None:
         capacity.require("the dataset", 5 << 20, 4 << 20)
 
 
-def made_up_system(root: Path, files: dict[str, str]) -> Path:
+def fake_system(root: Path, files: dict[str, str]) -> Path:
     """A folder with files of proc/ and sys/, as `available_memory` reads them."""
     for name, text in files.items():
         path = root / name
@@ -74,10 +74,10 @@ def full_group(tmp_path: Path) -> Path:
         "sys/fs/cgroup/memory.max": "1000000\n",
         "sys/fs/cgroup/memory.current": "990000\n",
     }
-    return made_up_system(tmp_path, files)
+    return fake_system(tmp_path, files)
 
 
-def test_a_group_s_limit_less_its_use_is_left(full_group: Path) -> None:
+def test_a_group_s_limit_minus_its_use_is_left(full_group: Path) -> None:
     assert capacity.available_memory(full_group) == 10_000
 
 
@@ -107,25 +107,32 @@ def test_memory_is_unknown_without_meminfo(full_group: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "memory"),
+    ("own_cgroup", "memory"),
     [
         ("9:memory:/elsewhere\n0::/slurm/job_7/step_0\n", 3_000),
         ("0::/slurm/job_7/step_0/gone\n", 3_000),
         ("0::/slurm/job_8\n", 9_000),
+        # A path with .. lies outside of what the process sees: the root's limit counts.
         ("0::/../slurm/job_7\n", 9_000),
         (None, 9_000),
     ],
 )
 def test_the_smallest_limit_of_a_cgroup_and_its_parents_counts(
-    tmp_path: Path, limits: str | None, memory: int
+    tmp_path: Path, own_cgroup: str | None, memory: int
 ) -> None:
-    """Slurm and systemd give it to a job's group, below one that has none."""
-    groups = {"": ("10000", 1000), "slurm": ("max", 900), "slurm/job_7": ("3900", 900), "slurm/job_7/step_0": ("8000", 500)}  # fmt: skip
+    """Slurm and systemd set the limit on a job's cgroup, which may lie above or below cgroups without one."""
+    # (limit, use): 9,000 are left at the root, 3,000 in the job, 7,500 in its step.
+    groups = {
+        "": ("10000", 1000),
+        "slurm": ("max", 900),
+        "slurm/job_7": ("3900", 900),
+        "slurm/job_7/step_0": ("8000", 500),
+    }
     files = {"proc/meminfo": "MemAvailable:    7000 kB\n"}
     for group, (ceiling, used) in groups.items():
         files[f"sys/fs/cgroup/{group}/memory.max"] = f"{ceiling}\n"
         files[f"sys/fs/cgroup/{group}/memory.current"] = f"{used}\n"
-    if limits is not None:
-        files["proc/self/cgroup"] = limits
+    if own_cgroup is not None:
+        files["proc/self/cgroup"] = own_cgroup
 
-    assert capacity.available_memory(made_up_system(tmp_path, files)) == memory
+    assert capacity.available_memory(fake_system(tmp_path, files)) == memory

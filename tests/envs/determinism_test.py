@@ -1,4 +1,4 @@
-"""Environments that are no function of their seed and actions are found before anything is played."""
+"""Environments that are not a function of their seed and actions are found before anything is played."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry, replay
-from motif_jax.envs.nethack.random_players import ReplayedActions
 from motif_jax.motif import sampling
+from motif_jax.motif.sampling import ReplayedActions
 
 
 class Dice(gymnasium.Env):
@@ -47,7 +47,7 @@ for _wrong in ("", "seed", "past", "picture"):
 @pytest.mark.parametrize("wrong", ["seed", "past", "picture"])
 def test_an_environment_that_its_seed_does_not_decide_is_refused(wrong):
     with pytest.raises(
-        UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is no function"
+        UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is not a function"
     ) as error:
         determinism.require(f"gym:Dice{wrong}-v0", {"text": "info:text"}, "config.policy=agents")
     assert "reset(seed=...)" in str(error.value)

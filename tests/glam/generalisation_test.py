@@ -79,9 +79,7 @@ def test_the_number_of_distractors_of_the_training_is_no_test() -> None:
 
     assert "distractors_4" not in every(four)
     assert "distractors_4" in every(none)
-    assert not any(name.startswith("distractors") for name in every(room)), (
-        "its objects are no matter of choice"
-    )
+    assert not any(name.startswith("distractors") for name in every(room)), "its objects cannot be chosen"
 
 
 def test_names_of_actions_must_be_as_many_as_the_actions() -> None:

@@ -16,6 +16,7 @@ import pytest
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.glam import probing
 from motif_jax.glam.config import ProbeQuestions
+from motif_jax.reports import probe_files
 from motif_jax.rl import settings
 from motif_jax.rl.config import agent_config
 from tests.force.outcomes import rows_of
@@ -40,7 +41,7 @@ def test_probabilities_are_the_policy_s_with_and_without_a_clause(asked: Any) ->
     # One of the eleven shows more observations than the agent ever sees.
     assert probabilities.shape == (10, 6)
     left = probes.clauses(params)
-    assert len(left) == sum(len(list(probe.places())) for probe in probes.probes)
+    assert len(left) == sum(len(list(probe.clause_indices())) for probe in probes.probes)
     tokens = PromptTokens(str(Path(config.network.model) / "tokenizer.json"), 160)
     rows = np.full((2, 160), -1, np.int32)
     tokens.write(probes.prompt(probes.probes[9]), {"tokens": rows[0]})
@@ -67,7 +68,7 @@ def folder(asked: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_line_an_update_has_the_probabilities_of_all_probes(asked: Any, folder: Path) -> None:
     _, _, params, probes = asked
 
-    lines = rows_of(folder / probing.LINES)
+    lines = rows_of(folder / probe_files.LINES)
 
     assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
     expected = probing.probabilities(probes.scores(params))
@@ -88,7 +89,7 @@ def test_published_lines_have_the_scores(asked: Any, folder: Path) -> None:
 def test_clauses_have_a_line_every_second_update(asked: Any, folder: Path) -> None:
     _, _, params, probes = asked
 
-    lines = rows_of(folder / probing.CLAUSES)
+    lines = rows_of(folder / probe_files.CLAUSES)
 
     assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (2, 128)]
     expected = probes.clauses(params)
@@ -103,7 +104,7 @@ def test_clauses_have_a_line_every_second_update(asked: Any, folder: Path) -> No
 def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None:
     _, _, _, probes = asked
 
-    description = json.loads((folder / probing.DESCRIPTION).read_text())
+    description = json.loads((folder / probe_files.DESCRIPTION).read_text())
 
     assert description["actions"] == ["turn left", "turn right", "go forward", "pick up", "drop", "toggle"]
     assert [probe["prompt"] for probe in description["probes"]] == [

@@ -49,7 +49,7 @@ def test_a_template_that_refuses_or_reaches_out_is_named(text: str) -> None:
 
 
 def test_a_template_that_is_no_jinja_is_named() -> None:
-    with pytest.raises(UserError, match="FILE is no jinja template"):
+    with pytest.raises(UserError, match="FILE is not a jinja template"):
         ChatTemplate("{% if %}", source="FILE")
 
 

@@ -1,4 +1,7 @@
-"""Fresh models: their sizes, dropout, and attention heads that compare tokens from the start."""
+"""Fresh models: their sizes, dropout, and comparing heads.
+
+Comparing heads are attention heads initialised to attend to equal tokens and to neighbours (`init_model.with_comparing_heads`).
+"""
 
 from __future__ import annotations
 
@@ -97,12 +100,13 @@ def test_the_first_half_of_the_heads_attends_to_equal_tokens(
 
 
 @pytest.mark.slow
+# Head -> the token that it attends to most from token 6: the previous one, 5, or the next one, 7.
 @pytest.mark.parametrize(("side", "targets"), [("encoder", {2: 5, 3: 7}), ("decoder", {2: 5, 3: 5})])
 def test_the_other_heads_attend_to_neighbours(
     comparing: Comparing, side: str, targets: dict[int, int]
 ) -> None:
     config = comparing.config
-    # Token 6 of 9; a decoder's token attends to none behind it.
+    # Token 6 of 9; a decoder token sees no later token.
     keys = jnp.arange(9 if side == "encoder" else 7)
     buckets = relative_buckets(
         jnp.array([6]), keys, config.relative_buckets, config.relative_distance, side == "encoder"

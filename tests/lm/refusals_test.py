@@ -204,7 +204,7 @@ def test_a_tokenizer_may_be_named_by_its_file(worded: Path) -> None:
 
 
 def test_tokenizers_that_cannot_be_learned_are_refused() -> None:
-    with refuses("config.tokenizer.phrase=(: is no regular expression"):
+    with refuses("config.tokenizer.phrase=(: is not a regular expression"):
         byte_pairs.check_phrase("(")
     with refuses("a vocabulary of 357 tokens: t5 needs at least 359"):
         byte_pairs.train(["a"], "t5", 357)

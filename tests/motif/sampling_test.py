@@ -13,11 +13,11 @@ from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import Interruption
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
+from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.motif import sampling
 from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks
-from motif_jax.motif.sampling import EpisodeJob, History, SamplingPlan, caption_keys
+from motif_jax.motif.sampling import EpisodeJob, History, ReplayedActions, SamplingPlan, caption_keys
 from motif_jax.rl.actors.worker_process import MAX_DEATHS
 
 # Nobody asks it to stop.
@@ -53,7 +53,15 @@ def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
     environment.close()
 
 
-def test_a_player_without_actions_ends_the_episode_with_an_error():
+def test_replayed_actions_are_taken_again_until_they_end():
+    choose = ReplayedActions(np.array([3, 0, 22])).player(0, registry.spec("NetHackScore-v1"))
+
+    assert [choose({}) for _ in range(3)] == [3, 0, 22]
+    with pytest.raises(StopIteration):
+        choose({})
+
+
+def test_a_player_without_more_actions_ends_the_episode_with_an_error():
     environment = registry.make("NetHackScore-v1", max_episode_steps=40)
     with pytest.raises(RuntimeError, match="no more actions"):
         History(environment).play(1, ReplayedActions(np.zeros(2, int)))

@@ -10,6 +10,7 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FIRST, UNKNOWN
 from motif_jax.motif import train_reward
 from motif_jax.motif.reward.reward_model import read_run
 from tests.reward_fixtures import make_dataset, reward_config, train, write_labels
@@ -26,23 +27,24 @@ def dataset(tmp_path_factory) -> Path:
 
 def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
     make_dataset(tmp_path / "d", pairs=40)
-    unknown = np.full(40, 3, np.int8)
+    unknown = np.full(40, UNKNOWN, np.int8)
     write_labels(tmp_path / "d", "nothing", unknown)
-    write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, 0, unknown).astype(np.int8))
+    write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, FIRST, unknown).astype(np.int8))
     workdir = tmp_path / "r"
-    messages = {"nothing": "no pair has a known label", "one": "1 labelled pairs are too few"}
+    messages = {"nothing": "no pair has a known label", "one": r"too few labelled pairs \(1\) for"}
     for annotator, words in messages.items():
         config = reward_config(tmp_path / "d", annotator=annotator)
         train_reward.check(config, workdir)
         with pytest.raises(UserError, match=words):
             train_reward.run(config, workdir)
-    # The corrected command is of another annotator, and nothing stands in its way.
+    # A corrected command, with another annotator, may use the same folder.
     train_reward.check(reward_config(tmp_path / "d"), workdir)
     assert not (workdir / "config.json").exists()
 
 
 @pytest.mark.slow
 def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
+    # With this rate nothing is learned, so the first evaluation stays the best.
     overrides = {
         "early_stopping.patience": 1, "epochs": 30, "optimizer.learning_rate": 1e-30,
         "ensemble.members": 2, "network.hidden_dim": 32,
@@ -53,7 +55,9 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     assert [summary[name] for name in names] == [True, 2, 0, 0]
     assert summary["used"] == summary["best"]
     model = read_run(workdir)
-    assert (model.step, rewards.load(workdir, 1).trained.step, len(read_run(workdir, 1).curve)) == (0, 1, 2)
+    assert model.step == 0
+    assert rewards.load(workdir, step=1).trained.step == 1
+    assert len(read_run(workdir, step=1).curve) == 2
     lines = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
     assert len(lines) == 1, "once is enough"
     assert f"{workdir}: uses evaluation 0 of 0 to 1" in lines[0]

@@ -31,11 +31,11 @@ def test_a_log_is_a_curve_over_frames(tmp_path):
 
 def test_objects_are_not_unpickled(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}, None], object), allow_pickle=True)
-    with pytest.raises(UserError, match="file of numbers"):
+    with pytest.raises(UserError, match=r"is not a numeric \.npy file"):
         glam_results.read_returns(tmp_path / "objects.npy")
     for array in (np.array([1, np.nan]), np.zeros(0), np.array(["a"])):
         np.save(tmp_path / "others.npy", array)
-        with pytest.raises(UserError, match=r"others\.npy is no \.npy file of finite numbers"):
+        with pytest.raises(UserError, match=r"others\.npy is not a \.npy file of finite numbers"):
             glam_results.read_returns(tmp_path / "others.npy")
 
 

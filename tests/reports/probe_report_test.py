@@ -12,7 +12,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.display import page
-from motif_jax.reports import generalisation_files, generalisation_section, probe_report
+from motif_jax.reports import generalisation_files, generalisation_section, probe_files, probe_report
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
 
@@ -33,17 +33,17 @@ def run(tmp_path: Path) -> Path:
         "prompt": prompt,
     }
     description = {"actions": ["left", "right", "on"], "probes": [probe]}
-    (tmp_path / probe_report.DESCRIPTION).write_text(json.dumps(description))
+    (tmp_path / probe_files.DESCRIPTION).write_text(json.dumps(description))
     lines = [
         {"update": update, "step": 100 * update, "probabilities": [probabilities]}
         for update, probabilities in enumerate((UNSURE, UNSURE, SURE))
     ]
-    (tmp_path / probe_report.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / probe_files.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
     without = [
         {"probe": 0, "observation": 0, "clause": 0, "probabilities": SURE},
         {"probe": 0, "observation": 0, "clause": 1, "probabilities": [0.3, 0.05, 0.65]},
     ]
-    (tmp_path / probe_report.CLAUSES).write_text(
+    (tmp_path / probe_files.CLAUSES).write_text(
         json.dumps({"update": 2, "step": 200, "without": without}) + "\n"
     )
     return tmp_path
@@ -101,13 +101,13 @@ def test_a_run_without_probes_has_no_section(tmp_path: Path) -> None:
 
 
 def test_a_run_before_its_first_update_has_no_probes(run: Path) -> None:
-    (run / probe_report.LINES).write_text("")
+    (run / probe_files.LINES).write_text("")
 
     assert probe_report.read(run) is None
 
 
 def test_a_line_of_another_length_is_refused(run: Path) -> None:
-    with open(run / probe_report.LINES, "a") as file:
+    with open(run / probe_files.LINES, "a") as file:
         file.write('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
 
     with pytest.raises(UserError, match="probes"):
@@ -115,7 +115,7 @@ def test_a_line_of_another_length_is_refused(run: Path) -> None:
 
 
 def test_lines_of_other_actions_are_refused(run: Path) -> None:
-    (run / probe_report.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+    (run / probe_files.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
 
     with pytest.raises(UserError, match=r"damaged \(probabilities of other probes or actions\): remove"):
         probe_report.read(run)
@@ -199,7 +199,7 @@ def test_a_folder_without_tests_is_named(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda test: test.pop("return"), "KeyError: 'return'"),
-        (lambda test: test.update(name=5), "ValueError: a test's name is no text"),
+        (lambda test: test.update(name=5), "ValueError: a test's name is not a text"),
         (lambda test: test["length"].update(low=1e15), "ValueError: length has no numbers"),
         (lambda test: test["success_change"].update(pairs="9"), "ValueError: success_change has no numbers"),
         (lambda test: test["return_change"].pop("low"), "TypeError: "),

@@ -148,4 +148,4 @@ def test_an_agent_that_does_not_lead_ends_with_1(folders: Path, capsys: pytest.C
     code = report.run(config, folders / "out")
 
     assert code == 1
-    assert "it does not hold: fixed shares is not clearly better than agent" in capsys.readouterr().err
+    assert "first_must_lead: fixed shares is not clearly better than agent" in capsys.readouterr().err

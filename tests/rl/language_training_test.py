@@ -91,7 +91,7 @@ def test_a_base_that_has_changed_is_refused(tmp_path: Path) -> None:
     train(run, first)
     talkers.write(tmp_path / "model", seed=1)
 
-    message = r"run was trained with another base model than config.network.model=.* has now: restore"
+    message = r"run was trained with a different base model than config.network.model=.* has now: restore"
     with pytest.raises(UserError, match=message):
         agent_policy.load(run)
     longer = first.copy_and_resolve_references()

@@ -295,7 +295,7 @@ def test_files_that_changed_since_the_training_are_refused(monkeypatch: pytest.M
     digests = {"tokenizer": "b", "base model": "c"}
     monkeypatch.setattr(LanguageNetworkKind, "file_digests", lambda config: digests)
 
-    message = "^here was trained with another tokenizer and another base model than config.network.model=talker has now: restore the"
+    message = "^here was trained with a different tokenizer and a different base model than config.network.model=talker has now: restore the"
     with pytest.raises(UserError, match=message):
         agent_networks.refuse_changed(talker, {"tokenizer": "a", "base model": "b"}, "here")
     agent_networks.refuse_changed(talker, {"tokenizer": "b"}, "here")

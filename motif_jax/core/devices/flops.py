@@ -64,7 +64,7 @@ def _products(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[floa
 
 
 def _operations(equation: Any) -> float:
-    """Multiplications and additions of one equation, two for each pair of factors; 0 where it is no product."""
+    """Multiplications and additions of one equation, two for each pair of factors; 0 where it is not a product."""
     shapes = [value.aval.shape for value in equation.invars if hasattr(value.aval, "shape")]
     result = math.prod(equation.outvars[0].aval.shape) if equation.outvars else 0
     if equation.primitive.name == "dot_general":

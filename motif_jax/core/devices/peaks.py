@@ -60,7 +60,7 @@ def peak_flops(device: Any, dtype: str, precision: str) -> float | None:
 
 
 def _peak_of(device_kind: str) -> Peak | None:
-    """The first entry of `PEAKS` whose name is a whole word of `device_kind`: an A100 is no A10."""
+    """The first entry of `PEAKS` whose name is a whole word of `device_kind`: an A100 is not an A10."""
     padded = f" {device_kind} "
     for kind, peak in PEAKS.items():
         start = padded.find(kind)

@@ -92,7 +92,7 @@ def matrices(params: Any) -> Any:
 def make_optimizer(
     optimizer: Optimizer, total_steps: int | None = None, decays: Callable[[Any], Any] | None = None
 ) -> optax.GradientTransformationExtraArgs:
-    """Adam (Kingma and Ba 2015) behind a clip of the global gradient norm.
+    """Adam (Kingma and Ba 2015) after a clip of the global gradient norm.
 
     Args:
       total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the share that is over.

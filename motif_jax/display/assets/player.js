@@ -8,7 +8,7 @@ const byId = (name) => document.getElementById(name);
 const last = film.steps - 1;
 const reward = film.intrinsic || film.taskRewards;
 const rewarded = [...reward.keys()].filter((i) => Math.abs(reward[i]) > 0.005);
-// Without an intrinsic reward the task's is shown; its small time penalty is no moment to jump to.
+// Without an intrinsic reward the task's is shown; its small time penalty is not a moment to jump to.
 const moments = film.intrinsic ? rewarded : rewarded.filter((i) => Math.abs(film.taskRewards[i]) > 0.015);
 
 let step = 0;

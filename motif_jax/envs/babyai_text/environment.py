@@ -51,7 +51,7 @@ class LevelOptions:
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
       joint_actions: whether the actions are tokenised together with each prompt, into the fields `candidates` int32 [actions,
         tokens], padded with -1, and `candidate_starts` int32 [actions] (`prompts.PromptTokens`).
-      prompt_turn: what a chat model's template writes before a prompt and behind it, where the answer begins; () for none.
+      prompt_turn: what a chat model's template writes before a prompt and after it, where the answer begins; () for none.
     """
 
     max_episode_steps: int | None = None
@@ -168,7 +168,7 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
     if distractors is None:
         return
     if levels().distractors_of(level) is None:
-        _refuse("distractors", distractors, f"None in {name}, whose objects are no matter of choice")
+        _refuse("distractors", distractors, f"None in {name}, whose objects cannot be chosen")
     if type(distractors) is not int or not 0 <= distractors <= MAX_DISTRACTORS:
         allowed = f"a number from 0 to {MAX_DISTRACTORS}, or None (the level's own)"
         _refuse("distractors", distractors, allowed)

@@ -12,7 +12,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.envs.babyai_text.prompts import Window
 
-# Value of `config.probes.prompts` for the probes of the package.
+# Value of `config.probes.prompts` for the built-in probes.
 PACKAGE_PROBES = "own"
 _FILE = "configs/probes/babyai_text.json"
 _KEYS = ("name", "goal", "observations", "actions")
@@ -33,31 +33,31 @@ class Probe:
     actions: tuple[str, ...]
     right: str = ""
 
-    def prompt(self, actions: Sequence[str], language: str, without: tuple[int, int] | None = None) -> str:
-        """The prompt of the situation in `language`, without the clause `without`, an element of `places`."""
+    def prompt(self, actions: Sequence[str], language: str, left_out: tuple[int, int] | None = None) -> str:
+        """The prompt of the situation in `language`, without the clause `left_out`, an element of `clause_indices`."""
         window = Window(len(self.observations))
         for index, clauses in enumerate(self.observations):
-            rest = [text for number, text in enumerate(clauses) if (index, number) != without]
+            rest = [text for number, text in enumerate(clauses) if (index, number) != left_out]
             if index == 0:
                 window.start(rest)
             else:
                 window.add(self.actions[index - 1], rest)
         return window.prompt(self.goal, actions, language)
 
-    def places(self) -> Iterator[tuple[int, int]]:
+    def clause_indices(self) -> Iterator[tuple[int, int]]:
         """Indices (observation, clause) of every clause."""
         for index, clauses in enumerate(self.observations):
             for number in range(len(clauses)):
                 yield index, number
 
 
-def read(which: str | os.PathLike[str]) -> list[Probe]:
-    """Reads probes from a JSON list of objects with the fields of `Probe`, 'own' the package's; raises UserError."""
-    path = resources.path(_FILE) if which == PACKAGE_PROBES else which
-    remedy = "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"
+def read(prompts: str | os.PathLike[str]) -> list[Probe]:
+    """Reads probes (`config.probes.prompts`) from a JSON list of objects with the fields of `Probe`, 'own' the built-in ones; raises UserError."""
+    path = resources.path(_FILE) if prompts == PACKAGE_PROBES else prompts
+    remedy = "give a list of objects with name, goal, observations and actions, like configs/probes/babyai_text.json"
     if not os.path.isfile(path):
         raise UserError(
-            f"config.probes.prompts={str(which)!r}: must be '{PACKAGE_PROBES}', '' for none, or a JSON file"
+            f"config.probes.prompts={str(prompts)!r}: must be '{PACKAGE_PROBES}' (the built-in probes), '' (none), or a JSON file"
         )
     content: Any = read_json(path, remedy, list)
     if not content:
@@ -68,7 +68,7 @@ def read(which: str | os.PathLike[str]) -> list[Probe]:
 def _probe(entry: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
     if not _is_valid(entry):
         form = "one action fewer than observations, each a list of clauses"
-        raise UserError(f"{path}: probe {number} is invalid ({form}): {remedy}")
+        raise UserError(f"{path}: the probe at index {number} is invalid ({form}): {remedy}")
     return Probe(
         name=entry["name"],
         goal=entry["goal"],

@@ -21,7 +21,7 @@ from motif_jax.envs.spec import ArraySpec
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 # Replaces the next observation once the goal is reached; no prompt has it.
 REACHED = {ENGLISH: " \n The goal is reached.", FRENCH: " \n Le but est atteint."}
-TOO_LONG = "config.network.prompt_tokens="  # start of the error for a longer prompt
+TOO_LONG_PREFIX = "config.network.prompt_tokens="  # of the error for a longer prompt
 _LINE = " \n "
 # Fields of the observation: a prompt, and its actions where they are tokenised together with it.
 TOKENS = "tokens"
@@ -68,9 +68,9 @@ def with_goal(prompt: str, goal: str) -> str:
     return f"{before}{head} {goal}{after}"
 
 
-def from_goal(observation: str) -> str:
-    """The rest of an English observation from the goal on; no prompt has this form."""
-    return f"{_LINE}Goal:\n{observation}"
+def sighting(rest: str) -> str:
+    """The text for where the goal object is: `rest` is what an observation says after its name. Only hindsight data has it."""
+    return f"{_LINE}Goal:\n{rest}"
 
 
 def observed(number: int, clauses: Sequence[str]) -> str:
@@ -98,7 +98,7 @@ class PromptTokens:
 
     Args:
       special: with the tokenizer's special tokens (T5's end token); with `actions` only those in front.
-      turn: what a chat model's template writes before a prompt and behind it, special tokens among it; then the tokenizer adds
+      turn: what a chat model's template writes before a prompt and after it, special tokens among it; then the tokenizer adds
         none, and an action begins the answer without a blank.
     """
 
@@ -115,7 +115,7 @@ class PromptTokens:
         self._length = length
         self._special = special and not turn
         self._turn = turn
-        self._actions = [behind_prompt(action, bool(turn)) for action in actions]
+        self._actions = [after_prompt(action, bool(turn)) for action in actions]
         self.fields = {TOKENS: ArraySpec((length,), "int32")}
         if actions:
             longest = max(len(self._encode(action, special=False)) for action in self._actions)
@@ -155,7 +155,7 @@ class PromptTokens:
     def _fill(self, prompt: str, tokens: Sequence[int], row: np.ndarray) -> None:
         if len(tokens) > self._length:
             raise UserError(
-                f"{TOO_LONG}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                f"{TOO_LONG_PREFIX}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
             )
         row[: len(tokens)] = tokens
         row[len(tokens) :] = -1
@@ -168,11 +168,11 @@ class PromptTokens:
 
 def in_turn(prompt: str, turn: Sequence[str]) -> str:
     """A prompt that ends before its last blank, between the two texts of a chat model's turn, or alone where there are none."""
-    before, behind = turn or ("", "")
-    return before + prompt.rstrip(" ") + behind
+    before, after = turn or ("", "")
+    return before + prompt.rstrip(" ") + after
 
 
-def behind_prompt(action: str, begins_answer: bool = False) -> str:
+def after_prompt(action: str, begins_answer: bool = False) -> str:
     """An action as the text of a prompt goes on: one blank, and the action; in a chat model's answer the action alone."""
     name = action.strip(" ")
     return name if begins_answer else f" {name}"

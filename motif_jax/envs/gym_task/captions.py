@@ -70,7 +70,7 @@ def of_function(function: Any, name: str) -> Caption:
     `name` begins the error. A function whose arguments have other names is called with observation, info, environment
     and action, in this order, or with the observation if it takes one argument.
 
-    Raises UserError: it is no function of such arguments.
+    Raises UserError: it is not a function of such arguments.
     """
     function = function() if isinstance(function, type) else function
     if not callable(function):
@@ -86,7 +86,7 @@ def of_function(function: Any, name: str) -> Caption:
     count = _count_by_order(parameters)
     if count is None:
         raise _refusal(name)
-    # Arguments behind the ordered ones may have names of `ARGUMENTS` too.
+    # Arguments after the ordered ones may have names of `ARGUMENTS` too.
     further = [
         parameter
         for parameter in parameters
@@ -199,9 +199,9 @@ def _nested(values: Any, keys: list[str]) -> Any:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """A text in UTF-8 without zeros; bytes and arrays uint8 as they are, up to their first zero; b"" for None.
+    """A text in UTF-8, with blanks for NUL characters; bytes and arrays uint8 as they are, up to their first zero; b"" for None.
 
-    Raises TypeError: `text` is no text.
+    Raises TypeError: `text` is not a text.
     """
     if text is None:
         return b""
@@ -211,4 +211,4 @@ def text_bytes_of(text: Any) -> bytes:
         text = text.tobytes()
     if isinstance(text, bytes | bytearray | memoryview):
         return bytes(text).split(b"\0", 1)[0]
-    raise TypeError(f"a {type(text).__name__}, not a text")
+    raise TypeError(f"expected a text, got {type(text).__name__}")

@@ -107,7 +107,7 @@ class GymMaker:
 
 
 def maker(name: str, modules: str, kwargs: Mapping[str, Any] | None, wrappers: str) -> GymMaker:
-    """The `GymMaker` of an environment's options. Raises UserError: `kwargs` has what is no argument of an environment."""
+    """The `GymMaker` of an environment's options. Raises UserError: `kwargs` has what is not an argument of an environment."""
     kwargs = dict(kwargs or {})
     try:
         text = json.dumps(kwargs, sort_keys=True)

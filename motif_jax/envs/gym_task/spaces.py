@@ -99,7 +99,7 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
 
 
 def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
-    """What makes [height, width, channels] of a picture uint8 of `shape`; None: it is no picture.
+    """What makes [height, width, channels] of a picture uint8 of `shape`; None: it is not a picture.
 
     Colours may come first, pictures without colours may have two axes, and several pictures may be stacked in front.
     """

@@ -38,7 +38,7 @@ class LevelRule(TaskRule):
     """MiniHack's rule; `key` is that of the step's action.
 
     The stairs down always end an episode as a success, but are rewarded only in tasks without an event. An event is
-    rewarded even on a deadly step, which is no success. A step without game time costs 0.01. Nothing succeeds on the last.
+    rewarded even on a deadly step, which is not a success. A step without game time costs 0.01. Nothing succeeds on the last.
     """
 
     def __init__(self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray) -> None:

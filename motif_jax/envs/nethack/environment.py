@@ -17,7 +17,7 @@ class NetHackEnvironment:
     """One of `tasks.TASKS`; `options` are fields, max_episode_steps and compat, see `NetHackGroup`.
 
     Observation: `window_chars` and `window_colors` uint8 [12, 12] around the hero (0 outside the screen; colours from 16 on
-    are reverse video of the colour less 16), `blstats` int32 [27], `message` uint8 [256], `message_count` int32: how often
+    are reverse video of the colour minus 16), `blstats` int32 [27], `message` uint8 [256], `message_count` int32: how often
     exactly these 256 bytes were seen in this episode, this step included.
 
     After a death the engine's numbers, and so the last observation's, are zero. The last observation of a truncated or

@@ -84,7 +84,7 @@ class _Loaded:
             if kind != _LOAD:
                 continue
             if flags & _WRITE:
-                # Variables begin behind the pages that are protected.
+                # Variables begin after the pages that are protected.
                 start = max([address, *(stop for begin, stop in protected if begin < address + memory_bytes)])
                 middle = max(start, address + file_bytes)
                 stop = max(start, address + memory_bytes)

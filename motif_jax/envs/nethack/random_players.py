@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from motif_jax.core import seeds
-from motif_jax.envs.episode import Choose, given_actions
+from motif_jax.envs.episode import Choose
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.spec import EnvironmentSpec
 
-# The group of each action of the tasks with 28 actions; the others have the first 23.
+# The group of each action of the tasks with 28 actions; tasks with 23 actions use the first 23.
 GROUPS = (
     "more", *["walk"] * 8, *["run"] * 8, "up", "down", "wait", "kick", "eat", "search", "cast", "drink", "pray", "pick up",
     "pay",
 )  # fmt: skip
+# Steps whose random numbers are drawn at once, which is faster. Another number would change every habit's games.
 _BLOCK = 1024
 
 
@@ -37,7 +38,7 @@ class Habit:
     repeat: float = 0.0
 
     def probabilities(self, num_actions: int) -> np.ndarray:
-        """Probabilities of the 23 or 28 actions if the last one is not repeated: float64 [num_actions]."""
+        """Probabilities of the 23 or 28 actions at a step that does not repeat the last action: float64 [num_actions]."""
         weights = [self.weights.get(group, 1.0) for group in GROUPS[:num_actions]]
         return np.array(weights) / sum(weights)
 
@@ -54,17 +55,17 @@ class Habit:
         block = 0
         while True:
             uniform = seeds.rng(seed, "habit", block).random((2, _BLOCK))
-            actions = np.searchsorted(bounds, uniform[0], side="right").tolist()
+            drawn = np.searchsorted(bounds, uniform[0], side="right").tolist()
             repeats = (uniform[1] < self.repeat).tolist()
             if block == 0:
                 repeats[0] = False  # nothing comes before
-            for action, is_repeat in zip(actions, repeats):
+            for action, is_repeat in zip(drawn, repeats):
                 last = last if is_repeat else action
                 yield last
             block += 1
 
 
-# Rare in other habits: these actions mostly take no time or anger a god.
+# Down-weighted in every habit but `uniform`: these actions usually cost no turn, or anger a god.
 _RARE = {"cast": 0.3, "drink": 0.3, "pray": 0.02, "pay": 0.1}
 # Names for config.mixture of collect.
 HABITS: Mapping[str, Habit] = {
@@ -76,13 +77,3 @@ HABITS: Mapping[str, Habit] = {
     "eater": Habit(_RARE | {"eat": 6.0, "walk": 3.0, "run": 2.0}),
     "descender": Habit(_RARE | {"down": 6.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class ReplayedActions:
-    """Plays the actions `taken`, int [steps], of an episode again and then ends it."""
-
-    taken: np.ndarray
-
-    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        return given_actions(self.taken)

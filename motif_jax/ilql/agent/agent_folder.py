@@ -6,7 +6,7 @@
       heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
       prefix.safetensors         of the decision transformer
       tokenizer.json             of a task whose tokens are in a file
-      chat_template.jinja        of a chat model whose own turns stand round utterances; tokenizer_config.json has tokens that it names
+      chat_template.jinja        of a chat model whose own turns surround utterances; tokenizer_config.json has tokens that it names
 
 `load` opens such a folder, or the run folder of `train_text` that holds it.
 """
@@ -148,9 +148,9 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         dict(about["options"])
         longest = about["settings"].get("longest_action", 1)
         if not all(isinstance(about[key], str) for key in ("method", "task")):
-            raise TypeError("method or task are no text")
+            raise TypeError("method or task are not texts")
         if type(longest) is not int or longest < 1:
-            raise TypeError("longest_action is no number of tokens")
+            raise TypeError("longest_action is not a number of tokens")
     except (AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{path / FILE} is damaged ({error}): train {folder} again") from None
     return {**about, "folder": str(path)}

@@ -59,7 +59,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def turns_of(folder: str | Path) -> str:
-    """What stands round utterances: delimiters of dialogues where the tokenizer has them all, else the model's own turns if it can."""
+    """What surrounds utterances: delimiters of dialogues where the tokenizer has them all, else the model's own turns if it can."""
     backend = tokenizer_files.read(Path(folder) / FILE)
     if all(backend.token_to_id(text) is not None for text in delimiter_texts(backend)):
         return NEW

@@ -141,7 +141,7 @@ def _axes(argument: Any) -> Any:
 
 
 def _trunk_axes(params: Any) -> Any:
-    """Where the axis of trunks stands in each parameter: behind that of stacked blocks, over which a loop runs."""
+    """Where the axis of trunks stands in each parameter: after that of stacked blocks, over which a loop runs."""
     return jax.tree.map_with_path(lambda path, _: int(block_stack.is_stacked(path)), params)
 
 

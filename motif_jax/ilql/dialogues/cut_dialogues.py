@@ -20,7 +20,7 @@ class CutDialogues(NamedTuple):
 
     total: int = 0
     unused: int = 0  # cut before their first action: nothing is learned from them
-    shortened: int = 0  # cut behind it: their later actions are lost
+    shortened: int = 0  # cut after it: their later actions are lost
     silent: int = 0  # without an action
 
 
@@ -29,8 +29,8 @@ def count(items: Iterable[TokenItem], plan: ItemLayout) -> CutDialogues:
     counts = [(_actions(item, plan), _actions(plan.cut(item), plan)) for item in items]
     return CutDialogues(
         total=len(counts),
-        unused=sum(behind == 0 < before for before, behind in counts),
-        shortened=sum(0 < behind < before for before, behind in counts),
+        unused=sum(after_cut == 0 < before for before, after_cut in counts),
+        shortened=sum(0 < after_cut < before for before, after_cut in counts),
         silent=sum(before == 0 for before, _ in counts),
     )
 
@@ -52,7 +52,7 @@ def _actions(item: TokenItem, plan: ItemLayout) -> int:
 
 def _begins(plan: ItemLayout) -> str:
     """Where the part of a dialogue begins that something is learned from: an action that is cut off counts by tokens."""
-    return "the state behind their first action" if plan.by_utterance else "their first action"
+    return "the state after their first action" if plan.by_utterance else "their first action"
 
 
 def say(config: TextConfig, plan: ItemLayout, counts: CutDialogues, source: str) -> None:

@@ -97,7 +97,7 @@ def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:
 
 
 def turns_in_words(config: TextConfig, source: DialogueSource) -> str:
-    """What stands round the utterances of the task `dialogues`, for the first line of a run; '' for other tasks."""
+    """What surrounds the utterances of the task `dialogues`, for the first line of a run; '' for other tasks."""
     if config.task != RECORDED:
         return ""
     if source.options["turns"] == own_turns.OWN:
@@ -142,7 +142,7 @@ def _initial_tokenizer(initial: InitialParameters) -> dict[str, Any]:
 
 
 def token_reward_of(settings: TokenRewardSection) -> TokenReward:
-    """The reward of each token of an action: a constant, or a file's values. UserError: the file is no such file."""
+    """The reward of each token of an action: a constant, or a file's values. UserError: the file is not such a file."""
     if settings.file:
         return token_rewards.from_file(settings.file, settings.scale, settings.shift)
     return token_rewards.constant(settings.constant)

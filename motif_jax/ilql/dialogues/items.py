@@ -4,6 +4,20 @@ A dialogue begins with `<s>` if its first utterance is the environment's, or wit
 `</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts token i + 1: an action's positions range from
 the delimiter before it to its last token, and `</a>` is its last token.
 
+Example, one token per letter: the environment says "h", the agent says "go" and gets the reward 1, and the dialogue is terminal. Each
+entry stands below the position that it belongs to:
+
+    position                    0    1  2     3  4  5     6
+    token                       <s>  h  </s>  g  o  </a>  </eod>
+    action_indices                      2     3  4                 each predicts the token to its right
+    state_indices                       2     3  4        6
+    rewards                             0     0  1
+    terminals                           0     0  0        1
+    utterance_state_indices             2                 6
+    utterance_action_indices                        5
+    utterance_rewards                               1
+    utterance_terminals                 0                 1
+
 A chat model's own turns have several tokens where these delimiters are one each (`Turns`). A dialogue whose next utterance is the
 agent's then ends with the opening of its turn.
 """
@@ -31,15 +45,15 @@ class Delimiters(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The tokens round utterances.
+    """The delimiter tokens around utterances.
 
     Attributes:
-      state_start: before a first utterance of the environment's, with its opening.
-      action_start: before a first utterance of the agent's, with its opening.
-      state_open: before a further one of the environment's.
-      state_close: behind each of them.
-      action_open: before a further one of the agent's.
-      action_close: between `Delimiters.action_end`, which ends each of them, and the next utterance.
+      state_start: before the environment's utterance where it is the first, with the opening of its turn.
+      action_start: before the agent's utterance where it is the first, with the opening of its turn.
+      state_open: before a later utterance of the environment.
+      state_close: after every utterance of the environment.
+      action_open: before a later utterance of the agent.
+      action_close: after `Delimiters.action_end`, which ends every utterance of the agent, where another utterance follows.
     """
 
     state_start: tuple[int, ...]
@@ -94,7 +108,7 @@ class Vocabulary(NamedTuple):
 
 
 class TokenItem(NamedTuple):
-    """A dialogue of T tokens with U actions, which have A tokens."""
+    """A dialogue of T tokens. The agent speaks U times (actions), with A tokens in all, the end `</a>` of each included."""
 
     tokens: np.ndarray  # int32 [T]
     state_indices: np.ndarray  # int32 [A + 1], `action_indices` and the last position
@@ -111,13 +125,13 @@ def tokenise(
     dialogue: Dialogue,
     tokenizer: TextTokenizer,
     token_reward: TokenReward,
-    written: Sequence[np.ndarray] | None = None,
+    sampled: Sequence[np.ndarray] | None = None,
 ) -> TokenItem:
-    """The tokens and indices of a dialogue.
+    """The tokens and indices of a dialogue; an empty action has the token `</a>` alone.
 
     Args:
       token_reward: the reward of each token of an action.
-      written: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if it sampled that. They
+      sampled: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if it sampled that. They
         replace the tokenizer's, and are then the only actions. None: all actions count, in the tokenizer's tokens.
 
     Raises:
@@ -133,19 +147,20 @@ def tokenise(
     action_rewards: list[float] = []
 
     action_count = sum(reward is not None for reward in dialogue.rewards)
-    # The agent sampled the last `len(written)` actions; the earlier ones come from the texts.
-    first_sampled = 0 if written is None else action_count - len(written)
+    # The agent sampled the last `len(sampled)` actions; the earlier ones come from the texts.
+    first_sampled = 0 if sampled is None else action_count - len(sampled)
     action = 0
     for number, (text, reward) in enumerate(zip(dialogue.texts, dialogue.rewards, strict=True)):
         if number:
-            tokens += _between(turns, dialogue.rewards[number - 1], reward)
+            follows_action = dialogue.rewards[number - 1] is not None
+            tokens += _between(turns, follows_action, is_action=reward is not None)
         if reward is None:
             tokens += [*tokenizer.encode(text), *turns.state_close]
             continue
 
         start = len(tokens) - 1
-        if written is not None and action >= first_sampled:
-            tokens += written[action - first_sampled].tolist()
+        if sampled is not None and action >= first_sampled:
+            tokens += sampled[action - first_sampled].tolist()
         else:
             tokens += [*tokenizer.encode(text), delimiters.action_end]
         if action >= first_sampled:
@@ -165,11 +180,11 @@ def tokenise(
     actions = np.concatenate([np.zeros(0, np.int32), *spans])
     rewards = token_reward(array[actions + 1])
     last_tokens = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
-    of_utterances = np.split(rewards.copy(), last_tokens[:-1] + 1) if spans else []
+    rewards_by_action = np.split(rewards.copy(), last_tokens[:-1] + 1) if spans else []
     rewards[last_tokens] += action_rewards
     # In the published order of additions, which gives the same rounding.
     utterance_rewards = [
-        reward + sum(part.tolist()) for reward, part in zip(action_rewards, of_utterances, strict=True)
+        reward + sum(part.tolist()) for reward, part in zip(action_rewards, rewards_by_action, strict=True)
     ]
     end = np.array([len(tokens) - 1], np.int32)
     return TokenItem(
@@ -185,43 +200,44 @@ def tokenise(
     )
 
 
-def _between(turns: Turns, last_reward: float | None, reward: float | None) -> list[int]:
-    """The tokens between two utterances, whose rewards say whose they are; that which ends the first is there already."""
-    closing = () if last_reward is None else turns.action_close
-    opening = turns.state_open if reward is None else turns.action_open
+def _between(turns: Turns, follows_action: bool, is_action: bool) -> list[int]:
+    """The tokens before an utterance that is not the first; the token that ends the one before has been added already."""
+    closing = turns.action_close if follows_action else ()
+    opening = turns.action_open if is_action else turns.state_open
     return [*closing, *opening]
 
 
 def to_act(dialogue: Dialogue, tokenizer: TextTokenizer) -> list[int]:
-    """The tokens that follow those of `tokenise` where the agent speaks next though the last utterance is its own."""
+    """The tokens to append to those of `tokenise` so that the agent speaks again after its own utterance; [] where it does not."""
     if dialogue.terminal or not dialogue.rewards or dialogue.rewards[-1] is None:
         return []
-    return _between(turns_of(tokenizer), dialogue.rewards[-1], 0.0)
+    return _between(turns_of(tokenizer), follows_action=True, is_action=True)
 
 
 def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int], bool]]:
-    """The tokens of each utterance without those round it, and whether it is the agent's; all actions of the item count."""
+    """The tokens of each utterance without delimiters, and whether it is the agent's; all actions of the item count."""
     turns = turns_of(tokenizer)
     tokens = item.tokens.tolist()
     starts = item.utterance_state_indices[:-1].tolist()
     ends = item.utterance_action_indices.tolist()
 
-    # Where the environment's utterances begin: behind the opening of the first, or behind an action.
+    # Where the environment's utterances begin: after the opening of the first, or after an action.
     state_first = tuple(tokens[: len(turns.state_start)]) == turns.state_start
     first = len(turns.state_start if state_first else turns.action_start)
-    behind_action = len(turns.action_close) + len(turns.state_open)
+    after_action = len(turns.action_close) + len(turns.state_open)
     parts: list[tuple[list[int], bool]] = []
     for start, end in zip(starts, ends, strict=True):
         parts += [(state, False) for state in _states(tokens[first : start + 1], turns)]
         parts.append((tokens[start + 1 : end], True))
-        first = end + 1 + behind_action
+        first = end + 1 + after_action
     return parts + [(state, False) for state in _states(tokens[first:], turns)]
 
 
 def _states(tokens: list[int], turns: Turns) -> list[list[int]]:
-    """The environment's utterances in tokens that begin with the first one's text."""
+    """The environment's utterances; `tokens` start with the text of the first, or hold none."""
     states: list[list[int]] = []
     start = 0
+    # No text has this token: tokenizers spell delimiters that a text contains by characters.
     while turns.state_close[0] in tokens[start:]:
         end = tokens.index(turns.state_close[0], start)
         states.append(tokens[start:end])

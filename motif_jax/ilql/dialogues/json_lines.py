@@ -24,7 +24,7 @@ _FORM = (
 
 
 def read(path: str | Path) -> Iterator[Dialogues]:
-    """Yields the dialogues of a file in parts; UserError names a line that is no dialogue."""
+    """Yields the dialogues of a file in parts; UserError names a line that is not a dialogue."""
     part: list[Dialogue] = []
     try:
         with open(path, encoding="utf-8-sig") as file:

@@ -87,7 +87,7 @@ class PolicyTextActor:
 
 
 class ActionTokens:
-    """A task's tokenizer that also encodes an agent's actions that are no text of the task, such as one with a delimiter inside."""
+    """A task's tokenizer that also encodes an agent's actions that are not a text of the task, such as one with a delimiter inside."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer

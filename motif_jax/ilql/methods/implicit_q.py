@@ -163,9 +163,9 @@ def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
     return jax.nn.logsumexp(q + jax.nn.log_softmax(prior_logits), axis=-1)
 
 
-def shifted(values: Array, behind: float = 0.0) -> Array:
-    """`values` [B, K] of the next action, with `behind` at the end, as published (`compat.ilql_next_q_zero`)."""
-    return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], behind)], axis=1)
+def shifted(values: Array, after_last: float = 0.0) -> Array:
+    """`values` [B, K] of the next action, with `after_last` at the end, as published (`compat.ilql_next_q_zero`)."""
+    return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], after_last)], axis=1)
 
 
 def bellman_targets(rewards: Array, next_values: Array, next_terminals: Array, discount: float) -> Array:

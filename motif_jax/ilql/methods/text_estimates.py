@@ -42,7 +42,9 @@ class Estimator:
     chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
     dropout: bool = False  # whether training uses the model config's dropout
     target_dropout: bool = False  # also for target and policy's weights (`compat.ilql_target_dropout`)
-    zero_behind: bool = False  # the last action bootstraps from zeros behind it (`compat.ilql_next_q_zero`)
+    zero_after_last: bool = (
+        False  # the last action bootstraps from zeros after it (`compat.ilql_next_q_zero`)
+    )
     chai_scores: bool = False  # see `chai.conservative` (`compat.chai_scores`)
 
     @property
@@ -134,7 +136,7 @@ class Estimator:
         next_states = candidates.states[:, 1:]
         next_qs = [agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs]
         best = implicit_q.target_of(next_qs, self.settings).max(axis=-1)
-        if self.zero_behind:
+        if self.zero_after_last:
             best = best * implicit_q.shifted(batch.live.astype(jnp.float32))
         return Estimates(
             values=None, qs=qs, target_q=None, next_values=jax.lax.stop_gradient(best), log_probs=None
@@ -288,7 +290,7 @@ class Estimator:
         """Values of the next states from the target Qs of all tokens, float32 [B, K]."""
         network = self.agent.target_heads
         names = self.agent.design.qs
-        positions = batch.actions if self.zero_behind else batch.states[:, 1:]
+        positions = batch.actions if self.zero_after_last else batch.states[:, 1:]
         numbers = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
         prior_states = None
         if self.rule.bootstrap == "prior":
@@ -307,11 +309,11 @@ class Estimator:
             (_states_at(states[TARGET], positions), numbers, prior_states),
         )
         values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
-        if not self.zero_behind:
+        if not self.zero_after_last:
             return values
-        # Published: Q of the action behind the last is 0 for every token, whose log sum exp is the log of their number.
-        behind = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
-        return implicit_q.shifted(values, behind)
+        # Published: Q of the action after the last is 0 for every token, whose log sum exp is the log of their number.
+        after_last = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
+        return implicit_q.shifted(values, after_last)
 
 
 def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:

@@ -26,7 +26,7 @@ from motif_jax.schema import Key, positive
 
 GAMES, STEPS, HINDSIGHT = "games", "steps", "hindsight"
 _SEEDS = 2**31
-# Characters of an utterance that is no action: the room in a prompt.
+# Characters of an utterance that is not an action: the room in a prompt.
 _MAX_ACTION_CHARACTERS = 64
 
 

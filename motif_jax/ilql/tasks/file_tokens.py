@@ -66,7 +66,7 @@ class FileTokenizer:
 
     Args:
       words: see `with_delimiters`.
-      turns: 'own': a chat model's own turns stand round utterances, and no token is added; 'new': `with_delimiters`.
+      turns: 'own': a chat model's own turns surround utterances, and no token is added; 'new': `with_delimiters`.
 
     Attributes:
       template: of the model's own turns; None with new delimiters.

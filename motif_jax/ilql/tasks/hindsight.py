@@ -1,4 +1,4 @@
-"""Random play relabelled in hindsight: steps that led to an object are right for a mission that names it.
+"""Random play relabelled in hindsight: the steps that led to an object become demonstrations of the mission "go to" it.
 
 Source: Andrychowicz et al. 2017, hindsight experience replay, here for imitation without an expert.
 """
@@ -14,8 +14,9 @@ from motif_jax.envs.babyai_text import prompts
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, interact
 
-# Longer paths of random play are mostly detours.
+# Random play makes longer paths mostly by detours, which would be bad demonstrations.
 MOST_STEPS = 6
+# In a prompt ", " ends every clause, the last one too (`prompts.observed`).
 _OBJECT = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
 _AT_HAND = "1 step forward"
 
@@ -23,12 +24,14 @@ _AT_HAND = "1 step forward"
 def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
     """The stream of steps towards an object that the agent reached, in prompts whose mission is to go to it.
 
-    Each has the prompt, the action, and the part of the observation from the object on, if it was in sight.
+    Each dialogue is one step: the prompt with the new mission, the action, and, if the object was in view, a text of the
+    environment with what the newest observation says after the object's name. A language model that is pretrained on the dialogues
+    predicts this text after the action (`lm.corpus`), for which it has to find the mission's object in the prompt.
     """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         dialogues: list[Dialogue] = []
-        for group in range(first, first + count):
+        for episode in range(first, first + count):
             end, steps = interact(environment, policy, rng)
             episode_prompts = [*(step.observation.prompt for step in steps), end.prompt]
             for name, path in paths(episode_prompts):
@@ -40,18 +43,18 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
                     is_last = number == path[-1]
                     texts = [prompts.with_goal(prompt, goal), steps[number].action]
                     rewards = [None, float(is_last)]
-                    _, is_in_sight, from_object = _newest_view(prompt).partition(f"You see a {name} ")
+                    _, is_in_sight, after_name = _newest_view(prompt).partition(f"You see a {name} ")
                     if is_in_sight:
-                        texts.append(prompts.from_goal(from_object))
+                        texts.append(prompts.sighting(after_name))
                         rewards.append(None)
-                    dialogues.append(Dialogue(tuple(texts), tuple(rewards), is_last, {"group": group}))
+                    dialogues.append(Dialogue(tuple(texts), tuple(rewards), is_last, {"group": episode}))
         return Dialogues.of(dialogues)
 
     return draw
 
 
 def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yields the objects that an episode led to, with the numbers of at most `MOST_STEPS` steps up to each.
+    """Yields the objects that an episode led to, with the indices of the last `MOST_STEPS` steps before each.
 
     Steps that return to an earlier view are left out.
 
@@ -62,7 +65,7 @@ def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
     reached = [_objects_at_hand(view) for view in views]
     for end in range(1, len(views)):
         for name in sorted(reached[end] - reached[end - 1]):
-            # The path begins after the agent was last at this object.
+            # The path begins where the agent had left this object last, or with the episode.
             start = end
             while start > 0 and name not in reached[start - 1]:
                 start -= 1

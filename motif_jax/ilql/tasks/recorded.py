@@ -22,7 +22,7 @@ class RecordedDialogues(FileTokenTask):
     """The task `dialogues`.
 
     Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, or '' to learn `vocab_size`
-    tokens; `turns`, 'own' where a chat model's own turns stand round utterances, or 'new' for delimiters of dialogues; `environment`,
+    tokens; `turns`, 'own' where a chat model's own turns surround utterances, or 'new' for delimiters of dialogues; `environment`,
     the `module:Class` of a `TextEnvironment` without arguments, for play.
     """
 
@@ -32,7 +32,7 @@ class RecordedDialogues(FileTokenTask):
         "data": "",
         "tokenizer": "",
         "vocab_size": 2000,
-        # Agents that were written before the option have new delimiters.
+        # Agents saved before this option existed use the new delimiters.
         "turns": NEW,
         "environment": "",
     }
@@ -56,7 +56,8 @@ class RecordedDialogues(FileTokenTask):
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)
         if not self.options["data"]:
-            raise UserError("config.data=None: name the dialogues, --config.data=FILE.jsonl")
+            raise UserError("config.data=None: give a file of dialogues, --config.data=FILE.jsonl")
+        # Reads the file, so that its errors come before any work.
         len(self._dialogues)
 
     def check_episodes(self) -> None:
@@ -81,4 +82,4 @@ class RecordedDialogues(FileTokenTask):
         return self._environment_class()()
 
     def policy(self, name: str) -> TextPolicy:
-        raise UserError(f"config.policy={name}: must be None, the task dialogues has no policies of its own")
+        raise UserError(f"config.policy={name}: must be None: the task dialogues has no policies")

@@ -16,7 +16,7 @@ from motif_jax.lm.layer_positions import GLOBAL, LOCAL, Rotary
 
 # transformers' model type of llama.cpp's architectures.
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
-# Entry of config.json -> key of the metadata, behind the architecture.
+# Entry of config.json -> key of the metadata, after the architecture.
 _REQUIRED = {
     "hidden_size": "embedding_length",
     "num_hidden_layers": "block_count",

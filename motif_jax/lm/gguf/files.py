@@ -35,7 +35,7 @@ class TensorPlace(NamedTuple):
     """Where a tensor is in its file.
 
     Attributes:
-      shape: as in PyTorch, the slowest axis first (GGUF lists axes the other way round).
+      shape: as in PyTorch, the slowest axis first (GGUF lists axes in the reverse order).
       type: of `gguf.GGMLQuantizationType`.
       start: of its bytes in the file.
       row_bytes: of one row, the last axis.
@@ -77,7 +77,7 @@ def read(path: str | Path) -> Header:
     """Reads the header of a file; the same file is read once in a process.
 
     Raises:
-      UserError: the file is no GGUF file, is damaged, cut off or one of several parts, or the package `gguf` is not installed.
+      UserError: the file is not a GGUF file, is damaged, cut off or one of several parts, or the package `gguf` is not installed.
     """
     try:
         state = os.stat(path)
@@ -92,7 +92,7 @@ def _read_version(path: str, size: int, modified: int) -> Header:
     package(path)
     with open(path, "rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise UserError(f"{path} is no GGUF file: it does not begin with {_MAGIC.decode()}")
+            raise UserError(f"{path} is not a GGUF file: it does not begin with {_MAGIC.decode()}")
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 header = _Reader(data).header(path)
@@ -103,7 +103,7 @@ def _read_version(path: str, size: int, modified: int) -> Header:
         raise UserError(f"{path} is one of {parts} parts: join them with llama-gguf-split --merge")
     for name, tensor in header.tensors.items():
         if tensor.start + tensor.rows * tensor.row_bytes > size:
-            raise UserError(f"{path} is cut off: tensor {name} ends behind the end of the file")
+            raise UserError(f"{path} is cut off: tensor {name} extends past the end of the file")
     return header
 
 

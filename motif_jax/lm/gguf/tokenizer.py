@@ -89,7 +89,7 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
     for first, second in pairs:
         # The library ends the process where a merge is of no tokens.
         if not {first, second, first + second} <= vocabulary.keys():
-            raise UserError(f"{path}: tokenizer.ggml.merges has {first} {second}, which are no tokens")
+            raise UserError(f"{path}: tokenizer.ggml.merges has {first} {second}, which are not tokens")
     # Llama 3 takes a word that is a token as it is, even where merges would end elsewhere.
     backend = Tokenizer(BPE(vocabulary, pairs, fuse_unk=False, ignore_merges=words in _LLAMA3))
     backend.decoder = decoders.ByteLevel()

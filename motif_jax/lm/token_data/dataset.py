@@ -22,7 +22,7 @@ _MOST = 1 << 62
 class TokensDataset:
     """An open dataset with memory-mapped arrays (see `layout`), `manifest` being the content of tokens.json.
 
-    Raises UserError: the folder is no dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
+    Raises UserError: the folder is not a dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -129,7 +129,7 @@ def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> t
     lengths = np.where(exists, dataset.offsets[items + 1] - starts, 0)
     columns = np.arange(width)
     valid = columns < lengths[:, None]
-    # Padding of the last items would lie behind the end of the array.
+    # Padding of the last items would lie past the end of the array.
     index = np.minimum(starts[:, None] + columns, dataset.num_tokens - 1)
     tokens = np.where(valid, dataset.tokens[index].astype(np.int32), np.int32(pad))
     return tokens, valid

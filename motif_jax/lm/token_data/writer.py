@@ -87,7 +87,7 @@ class TokensWriter(contextlib.ExitStack):
             progress = read_json(path, self._remedy, keys=("identity", "items", "tokens"))
             if progress["identity"] == self._identity:
                 if not all(type(progress[key]) is int and progress[key] >= 0 for key in ("items", "tokens")):
-                    raise UserError(f"{path} is damaged (items or tokens are no counts): {self._remedy}")
+                    raise UserError(f"{path} is damaged (items or tokens are not counts): {self._remedy}")
                 return progress["items"], progress["tokens"]
         if self._staging.exists():
             shutil.rmtree(self._staging)
@@ -118,7 +118,7 @@ class TokensWriter(contextlib.ExitStack):
         self._added += 1
 
     def save(self) -> None:
-        """Writes what was added, so that a later writer resumes behind it."""
+        """Writes what was added, so that a later writer resumes after it."""
         for array in self._arrays.values():
             array.flush()
         # After the arrays: it may never claim more rows than they have.
@@ -167,7 +167,7 @@ def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
         return f"cannot be read ({error})"
     # It has 0 rows while the array grows, or all rows if the writer was killed in `commit`.
     if header not in (start, _header(dtype, size // dtype.itemsize)):
-        return f"is damaged (it is no array of {dtype} with one axis)"
+        return f"is damaged (it is not an array of {dtype} with one axis)"
     if size < rows * dtype.itemsize:
         return f"is cut off ({size:,} of {rows * dtype.itemsize:,} bytes)"
     return None

@@ -113,10 +113,11 @@ class Annotator(abc.ABC):
     calls is `check`, the constructor, `start` (only if a question has no stored answer), `annotate` as often as needed,
     `close`. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
 
-    To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai and openai.base_url.
-    For a server with another protocol, a subclass of `chat.ChatAnnotator` inherits prompts, parsing and the
-    second question where a verdict is missing (docs/annotation.md, "A judge of your own"); it sends the turns, and asks again
-    where the network fails. It needs `submit`, `ping`, `quiet_seconds` and `concurrency` if a training shall not wait for it.
+    To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai, openai.base_url and
+    openai.model (of a training annotator.kind and annotator.openai.*). For a server with another protocol, a subclass of
+    `chat.ChatAnnotator` inherits prompts, parsing and the second question where a verdict is missing (docs/annotation.md,
+    "A server with another protocol"); it sends the turns, and asks again where the network fails. It needs `submit`, `ping`,
+    `quiet_seconds` and `concurrency` so that a training does not wait for it; `openai_client.OpenAIAnnotator` is the example.
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.
@@ -164,7 +165,7 @@ class Annotator(abc.ABC):
         """Yields (position in `questions`, answer) once for every question, in any order.
 
         Answers that were yielded before an exception are written. During long waits it yields None a few times a second, so
-        that the caller can write answers and notice that it shall stop. The caller may close the iterator at any yield.
+        that the caller can write answers and notice that it should stop. The caller may close the iterator at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)
@@ -187,7 +188,7 @@ class Annotator(abc.ABC):
 
 
 def own_options(config: AnnotatorConfig) -> dict[str, Any]:
-    """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are no JSON object."""
+    """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are not a JSON object."""
     # Imported here, as chat.py imports this module.
     from motif_jax.motif.annotation.chat import json_option
 

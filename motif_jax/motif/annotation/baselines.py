@@ -1,4 +1,4 @@
-"""Annotators without captions or a model: score, return, random."""
+"""Annotators that read no captions and need no model: score, return, random."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def _array(dataset: PairsDataset, need: str) -> np.ndarray:
-    """The array `info/NAME` or `NAME` of a dataset, [pairs, 2] or [pairs, 2, length]."""
+    """The array of a dataset that `need` names: 'info/NAME' [pairs, 2], or 'NAME' of data/ [pairs, 2, length]."""
     group, _, name = need.rpartition("/")
     return np.asarray((dataset.info if group else dataset.data)[name])
 
@@ -39,6 +39,7 @@ class _NumberAnnotator(Annotator):
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
         try:
+            # The number of pairs and their length come from `message`: an array of info/ has no length.
             dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         except UserError as error:
             raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
@@ -46,7 +47,7 @@ class _NumberAnnotator(Annotator):
         if pair is not None:
             file = cls.need if "/" in cls.need else f"data/{cls.need}"
             raise UserError(
-                f"config.annotator={cls.name}: {dataset.folder / file}.npy must hold finite numbers, that of pair {pair} is not"
+                f"config.annotator={cls.name}: {dataset.folder / file}.npy must be finite, but pair {pair} has a number that is not"
             )
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
@@ -76,7 +77,7 @@ class ReturnAnnotator(_NumberAnnotator):
 
 
 class RandomAnnotator(Annotator):
-    """Prefers either sub-sequence with probability 1/2, a function of the pair: a baseline that training cannot beat."""
+    """Picks a side at random, fixed for each pair by a hash: a baseline from which no reward can be learned."""
 
     reads_items = False
 

@@ -201,7 +201,7 @@ class ChatAnnotator(Annotator):
     def soft(self, conversation: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
         """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a prefilled answer.
 
-        The probabilities are normalised over the verdicts. They are no label where all verdicts together have less than
+        The probabilities are normalised over the verdicts. They are not a label where all verdicts together have less than
         `answer.minimum_mass`: the model would have written something else.
         """
         masses = [math.exp(log_probability) for log_probability in log_probabilities]

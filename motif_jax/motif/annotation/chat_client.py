@@ -31,7 +31,7 @@ _MAX_BYTES = 4 << 20
 
 
 class StatusError(Exception):
-    """A server answers with an HTTP status that is no success; the text is the whole body, which may repeat the key."""
+    """A server answers with an HTTP status that is not a success; the text is the whole body, which may repeat the key."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
         super().__init__(body or f"HTTP {status}")
@@ -78,7 +78,7 @@ class ChatClient:
         Raises:
           TimeoutError: no complete reply within the time limit.
           NoConnectionError: the server cannot be reached, or the connection ended early.
-          StatusError: the status is no success. Redirects count, as the key must not be sent to another address.
+          StatusError: the status is not a success. Redirects count, as the key must not be sent to another address.
           MalformedReplyError: the reply is not HTTP, not JSON, or too long.
         """
         try:

@@ -68,7 +68,7 @@ def median_log_odds(answers: Iterable[StoredAnswer | None]) -> float:
 
 
 def corrected(answers: Sequence[StoredAnswer | None]) -> list[StoredAnswer | None]:
-    """Answers whose log-odds of first against second are less by their median; P(tie) stays, and labels follow."""
+    """Answers whose log-odds of first against second are reduced by their median; P(tie) stays, and labels follow."""
     bias = median_log_odds(answers)
     return [
         _without(answer, bias) if answer is not None and _is_soft(answer) else answer for answer in answers

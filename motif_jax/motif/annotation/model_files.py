@@ -34,7 +34,7 @@ def check_model(model: str, key: str) -> None:
 
 
 def _fault(folder: Path) -> str | None:
-    """Why a path is no complete model, None if it is one."""
+    """Why a path is not a complete model, None if it is one."""
     if folder.suffix == _GGUF and not folder.is_dir():
         return _fault_of_file(folder)
     if not folder.is_dir():
@@ -58,7 +58,7 @@ def _fault_of_file(path: Path) -> str | None:
         return "there is no such file"
     with open(path, "rb") as file:
         begins_well = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
-    return None if begins_well else "is no GGUF file, or is damaged"
+    return None if begins_well else "is not a GGUF file, or is damaged"
 
 
 def is_gguf(path: Path) -> bool:

@@ -38,11 +38,11 @@ from motif_jax.motif.annotation.replies import MalformedReplyError, ServerError
 # How often a wait for answers returns to the caller.
 _HEARTBEAT_SECONDS = 0.25
 _MAX_PAUSE_SECONDS = 60.0
-# A server that asks for a longer wait ends the run, which can be resumed later.
+# If a server asks for a longer wait, the run ends; it can be resumed later.
 _MAX_RETRY_AFTER_SECONDS = 3600.0
 # After so many refusals without an answer, the server counts as refusing every question.
 _MAX_REFUSED = 32
-# Of English text; for the estimate of the dry run, as a server's tokenizer is unknown.
+# In English text. The dry run estimates tokens with it, since a server's tokenizer is unknown.
 _CHARACTERS_PER_TOKEN = 4
 # Fields that limit an answer: the one that nearly all servers take, then that of servers that refuse the first.
 _LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
@@ -54,8 +54,8 @@ _REMEDIES = {
     "temperature": "config.sampling.temperature=None",
     "top_k": "config.openai.send_top_k=False",
     "seed": "config.openai.send_seed=False",
-    "structured_outputs": "config.openai.structured",
-    "response_format": "config.openai.structured",
+    "structured_outputs": "config.openai.structured=response_format or none",
+    "response_format": "config.openai.structured=structured_outputs or none",
 }
 REFUSED = "refused by the server's content filter"
 
@@ -72,9 +72,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
-        model = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
-        model["structured"] = settings.structured if config.answer.mode == "verdict" else None
-        super().__init__(config, form, {**model, "extra_body": self._extra})
+        identity = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
+        identity["structured"] = settings.structured if config.answer.mode == "verdict" else None
+        super().__init__(config, form, {**identity, "extra_body": self._extra})
         self._config = config
         self._settings = settings
         self.concurrency: int = settings.concurrency
@@ -110,9 +110,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         model = config.openai.model
         checks.require(bool(model), "openai.model", model, "the model's name on the server")
 
-        sets_question = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
+        reserved = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
         allowed = "without model and messages, which each question sets"
-        checks.require(not sets_question, "openai.extra_body", config.openai.extra_body, allowed)
+        checks.require(not reserved, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
         figures: dict[str, Any] = {
@@ -120,7 +120,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             "last_for": self._last_fault,
             "refused": self._refused,
         }
-        # The progress line is short: what did not happen is left out.
+        # The progress line is short: counts of zero are left out.
         happened = {name: figure for name, figure in figures.items() if figure}
         return {"in_flight": self._in_flight, **happened}
 
@@ -228,7 +228,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         """The reply's choice for a conversation's next turn; sends again after faults that may pass."""
         request = self._request(conversation)
         # Pauses differ by up to a quarter, so that requests which failed together do not come back together.
-        pauses = random.Random(conversation.question.id)
+        jitter = random.Random(conversation.question.id)
         for resend in itertools.count():
             try:
                 return await self._send(request, conversation)
@@ -237,13 +237,13 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                     raise
                 self._last_fault = error.kind
                 self._resends[error.kind] += 1
-            await asyncio.sleep(min(2.0**resend, _MAX_PAUSE_SECONDS) * pauses.uniform(0.75, 1.25))
+            await asyncio.sleep(min(2.0**resend, _MAX_PAUSE_SECONDS) * jitter.uniform(0.75, 1.25))
         raise AssertionError
 
     async def _send(self, request: dict[str, Any], conversation: Conversation | None = None) -> Any:
         """Sends a request once and returns the reply's choice; adds the cost to `conversation`. Raises ServerError or _Refused."""
-        # Another question may have learned meanwhile which field the server takes. Where extra_body has the second field, its
-        # value counts.
+        # The request may hold the limit under the field of an earlier attempt, and another question may have learned meanwhile
+        # which field the server takes. Where extra_body has the second field, its value counts.
         limits = [request.pop(name) for name in _LIMIT_FIELDS if name in request]
         if limits and self._limit_field is not None:
             request[self._limit_field] = limits[-1]
@@ -253,22 +253,25 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             await asyncio.sleep(self.quiet_seconds())
 
         self._in_flight += 1
+        choice: Any = None
         try:
             usage, choice = replies.checked(await self._client.complete(request))
         except StatusError as error:
             if error.status in _PASSING_STATUSES:
                 raise self._passing_status(error) from error
             self._adapt_or_raise(error, request)
-            return await self._send(request, conversation)  # with the limit that the server takes
         except TimeoutError as error:
-            fault = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
+            fault = f"did not answer within {self._settings.timeout_seconds:g} s"
             raise self._failure(fault, error, "no answer in time") from error
         except chat_client.NoConnectionError as error:
             raise self._failure("cannot be reached", error, "no connection") from error
         except MalformedReplyError as error:
-            raise self._failure("returns rubbish", error, "rubbish") from error
+            raise self._failure("returned a malformed reply", error, "rubbish") from error
         finally:
             self._in_flight -= 1
+        if choice is None:
+            # With the limit that the server takes.
+            return await self._send(request, conversation)
 
         if conversation is not None:
             conversation.cost(*usage)
@@ -287,7 +290,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return self._failure(f"answers with {kind}", error, kind)
 
     def _adapt_or_raise(self, error: StatusError, request: dict[str, Any]) -> None:
-        """Returns if the request may be sent again with another limit of the answer; raises for any other lasting fault."""
+        """Returns only where the request is to be sent again, with another limit of the answer; raises for any other fault."""
         text = str(error)
         if replies.CUT.search(text):
             raise _Refused(chat.CUT)
@@ -318,7 +321,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         key = f"the key of the environment variable {settings.key_variable}"
         if 300 <= error.status < 400:
             url = error.headers.get("location", "another address").removesuffix("/chat/completions")
-            return f"sends requests on to {without_user(url)}: set config.openai.base_url to where they are answered"
+            return f"redirects requests to {without_user(url)}: set config.openai.base_url to where they are answered"
         if error.status == 401:
             return f"refuses {key}"
         if error.status == 403:
@@ -336,7 +339,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         """Counts a question that the server's content filter refuses; a server that refuses all of them ends the run."""
         self._refused += 1
         if self._refused >= _MAX_REFUSED and not self._answered:
-            raise self._failure(f"refused all of {self._refused} questions by their content", error)
+            raise self._failure(f"refused all {self._refused} questions by its content filter", error)
         raise _Refused(REFUSED)
 
     def _failure(self, fault: str, error: BaseException | str, kind: str = "") -> ServerError:

@@ -183,5 +183,5 @@ def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str
     conjunction = rf"(?:(?:and/or|or|and|nor|vs\.?|versus)(?!\w){between})?+"
     alternatives = rf"(?:{between}{conjunction}(?:{nouns}[ \t_#]{{1,4}}+)?+{verdict}){{0,4}}"
     more = r"(?P<more>(?!\.0+(?![\d.]))[.,:/^*\u2044+-]\d|[ ]?[%\u00b0])?"
-    # The end of an element, </best_description>, is no key.
+    # The end of an element, </best_description>, is not a key.
     return re.compile(rf"(?i)(?<!/){key}[\W_]{{0,16}}+{link}{link}({verdict}{alternatives}){more}")

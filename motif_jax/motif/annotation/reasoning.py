@@ -1,6 +1,6 @@
 """Separates a model's reasoning from its answer, whatever the marks of its family are.
 
-A verdict within a block of reasoning is no answer, whether the block is closed or not.
+A verdict within a block of reasoning is not an answer, whether the block is closed or not.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _may_be_prose(kind: str) -> bool:
 
 
 def _read(match: re.Match[str]) -> tuple[str, bool] | None:
-    """Kind of a mark, and whether it opens a block; None for one that is no mark of reasoning."""
+    """Kind of a mark, and whether it opens a block; None for one that is not a mark of reasoning."""
     groups = match.groupdict()
     if match["channel"] is not None:
         return _CHANNEL, match["channel_name"].lower() != _FINAL

@@ -104,9 +104,9 @@ def _text(content: Any) -> str:
         are_parts = all(isinstance(_at(part, "type"), str) for part in content)
         if are_parts and all(isinstance(text, str) for text in texts):
             return "".join(texts)
-    raise MalformedReplyError(f"the reply's content is no text: {content}")
+    raise MalformedReplyError(f"the reply's content is not a text: {content}")
 
 
 def _at(value: Any, key: str) -> Any:
-    """The value at a key, None where there is none or `value` is no object: replies may hold anything."""
+    """The value at a key, None where there is none or `value` is not an object: replies may hold anything."""
     return value.get(key) if isinstance(value, dict) else None

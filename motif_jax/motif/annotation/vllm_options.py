@@ -31,7 +31,7 @@ _OPTIONS = (
     "trust_remote_code",
     "download_dir",
 )
-# Other options that decide where, how fast and in how much memory the engine works, or what it logs. They are no part of the
+# Other options that decide where, how fast and in how much memory the engine works, or what it logs. They are not part of the
 # identity, so that stored answers are found whatever their values. Any option that is not listed counts as changing answers,
 # also future ones of vLLM, and `load_format`, since "dummy" makes another model.
 _HOW_IT_RUNS = frozenset(

@@ -39,7 +39,7 @@ class PairsDataset:
     def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
         """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
 
-        Raises UserError: the folder is no complete dataset, or a needed array is missing, damaged or of another shape.
+        Raises UserError: the folder is not a complete dataset, or a needed array is missing, damaged or of another shape.
         """
         folder = Path(folder)
         _check_folder(folder)

@@ -24,7 +24,7 @@ class RewardNetworkSizes:
 
     message: str = one_of(("lt_cnn", "lt_cnn_small", "none"), "encoder of the message")
     status: bool = plain_key(False, "also reads the status line")
-    crop: bool = plain_key(False, "also reads a window of the map round the hero (needs the status)")
+    crop: bool = plain_key(False, "also reads a window of the map around the hero (needs the status)")
     glyphs: bool = plain_key(False, "also reads the whole map")
     hidden_dim: int = plain_key(
         512, "size of the hidden layers; the first has half of it", minimum=2, maximum=schema.SIZE
@@ -74,7 +74,9 @@ class RewardConfig(DatasetConfig):
 
     seed: int = sections.seed(777, maximum=2**32 - 1)
     dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
-    annotator: str | None = plain_key(None, "names of label files, with commas between")
+    annotator: str | None = plain_key(
+        None, "names of label files that annotate wrote (not the kind of judge), with commas between"
+    )
     batch_size: int = sections.batch_size_key(1024, "number of pairs in a batch")
     epochs: int = non_negative(10, "number of epochs over the pairs")
     least_steps: LeastSteps = subsection(LeastSteps)

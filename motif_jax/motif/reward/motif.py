@@ -142,8 +142,8 @@ class MotifReward(RewardKind):
 
 def _description(trained: RewardModel, normalisation: Normalisation, config: AgentReward) -> str:
     """Which evaluation pays above which threshold, for the first line of a training."""
-    # A reward that was learned online is read from a checkpoint of the agent's run, and has its own threshold, which is no
-    # quantile.
+    # A reward that was learned online is read from a checkpoint of the agent's run, and has its own threshold, which is not
+    # a quantile.
     moment = "checkpoint" if trained.learned_online else "evaluation"
     limit = "no threshold"
     if normalisation.threshold is not None:

@@ -102,7 +102,7 @@ def load(config: RewardConfig) -> RewardData:
     train, validation = torch_split(labelled.size, config.seed, config.train_fraction)
     if not train.size or not validation.size:
         raise UserError(
-            f"{dataset.folder}: {labelled.size} labelled pairs are too few for a training and a validation part"
+            f"{dataset.folder}: too few labelled pairs ({labelled.size}) for a training and a validation part"
         )
 
     shape = (dataset.num_pairs, 2, dataset.length)

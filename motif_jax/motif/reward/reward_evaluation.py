@@ -103,7 +103,7 @@ def reward_statistics(
         variance = moments.variance
     normalised = np.asarray(Normalisation(mean, variance).normalise(ensemble_values))
 
-    # Each member by its own moments: their scales differ, and that is no disagreement.
+    # Each member by its own moments: their scales differ, and that is not a disagreement.
     member_moments = [weighted_moments(member, weights) for member in values]
     normalised_members = np.stack(
         [

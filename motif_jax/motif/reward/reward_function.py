@@ -166,7 +166,7 @@ def _of_texts(texts: Sequence[Any]) -> np.ndarray:
 
 
 def encode(text: Any) -> bytes:
-    """The bytes of one message in UTF-8, without trailing zeros; UserError if it is no message."""
+    """The bytes of one message in UTF-8, without trailing zeros; UserError if it is not a message."""
     if isinstance(text, str):
         raw = text_bytes.encode(text)
     elif isinstance(text, bytes | bytearray):

@@ -46,7 +46,7 @@ class RewardModel:
       statistics: see `reward_evaluation.reward_statistics`; the quantiles are exact.
       config: that of the run, as plain data.
       curve: JSON rows of all evaluations up to this one.
-      learned_online: whether an agent's training learned it, with a threshold of its own that is no quantile.
+      learned_online: whether an agent's training learned it, with a threshold of its own that is not a quantile.
     """
 
     folder: Path

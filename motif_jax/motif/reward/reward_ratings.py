@@ -39,7 +39,7 @@ class DatasetMessages:
 
 
 def read_messages(folder: str | Path) -> DatasetMessages:
-    """Reads the distinct messages of the dataset in `folder`; UserError if it is no dataset."""
+    """Reads the distinct messages of the dataset in `folder`; UserError if it is not a dataset."""
     dataset = PairsDataset.open(folder)
     messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     ids = ids.reshape(dataset.num_pairs, 2, dataset.length)

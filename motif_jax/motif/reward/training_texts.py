@@ -24,7 +24,7 @@ def is_known(hashes: np.ndarray, texts: np.ndarray) -> np.ndarray:
     if not hashes.size:
         return np.zeros(len(texts), bool)
     text_hashes = hash_rows(texts)
-    # Where a hash is greater than all, the position is behind the end.
+    # Where a hash is greater than all, the position is past the end.
     positions = np.minimum(np.searchsorted(hashes, text_hashes), hashes.size - 1)
     return hashes[positions] == text_hashes
 

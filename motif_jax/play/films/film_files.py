@@ -100,7 +100,7 @@ class Films:
             self._movies += 1
 
     def check_movies(self) -> None:
-        """Raises UserError where GIFs are wanted, and `forms.start` lies behind the end of every film."""
+        """Raises UserError where GIFs are wanted, and `forms.start` lies after the end of every film."""
         is_missing = self._forms.gif and self._longest_film > 0 and self._movies == 0
         allowed = (
             f"below {self._longest_film}, the length of the longest of these episodes: there is no movie"

@@ -86,7 +86,7 @@ class ActorProcess:
             context: Any = multiprocessing.get_context("forkserver" if self._is_forked else "spawn")
             if self._is_forked:
                 context.set_forkserver_preload(self._modules)  # of a server that starts from now on
-            # Outside of the `try`: without descriptors another way to start a process is no remedy.
+            # Outside of the `try`: without descriptors another way to start a process does not help.
             self.reports, their_reports = context.Pipe(duplex=False)
             try:
                 self._start_once(context, their_reports, orders)

@@ -11,7 +11,8 @@ import os
 import socket
 from collections.abc import Collection
 
-_MIN_OTHER_CORES = 2  # for inference, batcher, learner and XLA's threads
+# For inference, batcher, learner and XLA's threads: with fewer their threads are better left on all cores.
+_MIN_OTHER_CORES = 2
 
 
 class ActorCores:
@@ -20,7 +21,7 @@ class ActorCores:
     def __init__(self, count: int) -> None:
         self._claims: dict[int, socket.socket] = {}
         usable = sorted(_usable_cores(), reverse=True)
-        for core in usable[:-1]:  # leaves one for everything else, however few there are
+        for core in usable[:-1]:  # the main process keeps at least one, however few there are
             if len(self._claims) == count:
                 break
             claim = _claim(core)
@@ -39,7 +40,7 @@ class ActorCores:
 class ThreadCores:
     """Moves this process's threads to the cores that no actor uses, until `close`; `ids` are these cores.
 
-    A thread that shares a core with a game waits for whole steps of it: on a GPU machine a call of inference took a third longer.
+    A thread that shares a core with a game waits until the game has finished its step: on a GPU machine a call of inference took a third longer.
     Where fewer than `_MIN_OTHER_CORES` would be left, nothing is done and `ids` is empty.
     """
 
@@ -58,7 +59,7 @@ class ThreadCores:
 
 
 def _usable_cores() -> set[int]:
-    """The cores that this process may use; none where the system does not tell."""
+    """The cores that this process may use; empty where the system cannot say."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 

@@ -35,7 +35,13 @@ _OTHER_FILES = 256  # open files for everything else
 
 
 class ActorPool(Rollouts):
-    """Plays each group of `config` in a process; all share the slots.
+    """Plays each group of `config` in a process; all share the slots. See the package's docstring for group, worker, slot and row.
+
+    Life of a process: `_launch` starts it. It reports UP, and `_take_report` writes a record with `HELLO_ROW` to the pipe of
+    records. `ready` reads that and lets the group start again. `act` sends commands (generation, slot, row): the process plays the
+    actions of that row and answers with a record of the row that it has written, the next one; with the last the slot is full. When
+    it dies, `_replace` raises the group's generation, so that records of the dead process are ignored. Messages call the process of
+    group N "actor N".
 
     Each process has a pipe of its own for commands; all write records to a shared one. A process that dies is replaced: its group
     drops its unfinished slot and starts again, while the other groups continue. The groups of a worker share a core: one
@@ -64,8 +70,8 @@ class ActorPool(Rollouts):
         self._records_poll = select.poll()
         self._records_poll.register(self.records, select.POLLIN)
         self._cores: ActorCores | None = None
-        # Deaths in each group, now and when its process was started. Commands carry the number, so that a process ignores
-        # commands that were meant for its predecessor.
+        # How often the process of each group has died: now, and when the process that is up was started. Commands and records carry
+        # the number, so that a process ignores commands to its predecessor, and `ready` ignores records of a dead process.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
         self.clock = 0.0
@@ -210,7 +216,7 @@ class ActorPool(Rollouts):
                 now = time.monotonic()
                 self.clock += min(now - before, MAX_ROUND_SECONDS)
                 before = now
-                # Deaths before reports: what a dead process had reported is read first.
+                # First see who is dead, then read reports: so all that a dead process had reported is read before it is replaced.
                 dead = wait([process.sentinel for process in self.processes], 0)
                 for group, process in enumerate(self.processes):
                     for kind, content in process.take_reports():
@@ -247,8 +253,10 @@ class ActorPool(Rollouts):
             if process.is_killed:
                 continue
             if not process.is_up:
-                if self.clock - process.started_at > start_timeout + self.config.warmup_seconds:
-                    process.kill(f"it was not up after {start_timeout:g} seconds")
+                # The first process of a group sleeps up to `warmup_seconds` before it is up.
+                limit = start_timeout + self.config.warmup_seconds
+                if self.clock - process.started_at > limit:
+                    process.kill(f"it was not up after {limit:g} seconds")
             elif commanded_at is not None and all_read_at - commanded_at > timeout:
                 self.commanded_at[group] = None
                 process.kill(f"it did not answer for {timeout:g} seconds")
@@ -260,7 +268,9 @@ class ActorPool(Rollouts):
         process.failures = 0 if self._slots_finished[group] else process.failures + 1
         if process.failures >= self.config.max_failures:
             self._closing.set()
-            self._fail(f"actor {group} died {process.failures} times before it finished a rollout: {reason}")
+            self._fail(
+                f"actor {group} died {process.failures} times in a row before it finished a rollout: {reason}"
+            )
             return
         print(f"actor {group} died ({reason}); it is replaced", file=sys.stderr, flush=True)
         self._generation[group] += 1
@@ -287,7 +297,7 @@ def allow_open_files(count: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise UserError(
-            f"the actors' processes need {count} open files here and {hard} are allowed in all (ulimit -n): lower "
+            f"the actors' processes need {count} more open files, and the limit is {hard} in all (ulimit -n): lower "
             "config.actors.workers"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -39,7 +39,7 @@ class ProcessWork(Protocol):
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """An exception in a worker that is no crash of the engine: its traceback, and the text of a UserError ('' for others)."""
+    """An exception in a worker that is not a crash of the engine: its traceback, and the text of a UserError ('' for others)."""
 
     trace: str
     user: str = ""

@@ -98,7 +98,7 @@ class Algorithm(abc.ABC):
 
 
 class OutsideAlgorithm(Algorithm):
-    """An algorithm from outside the package that is no subclass of `Algorithm`; only `METHODS` of it are called."""
+    """An algorithm from outside the package that is not a subclass of `Algorithm`; only `METHODS` of it are called."""
 
     METHODS = ("check", "make_state", "make_update")
 

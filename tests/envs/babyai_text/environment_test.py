@@ -93,7 +93,12 @@ REFUSED = [
     (LOCAL, "language", "german", r"must be '' \(the level's own\) or one of english, french"),
     (LOCAL, "change", "x", r"must be '' \(none\) or one of no_modification_test, .*, other_episode"),
     *((LOCAL, "distractors", count, NO_COUNT) for count in (-1, 21, True)),
-    ("BabyAI-GoToObj-v0", "distractors", 4, "must be None in BabyAI-GoToObj-v0, whose objects are no matter"),
+    (
+        "BabyAI-GoToObj-v0",
+        "distractors",
+        4,
+        "must be None in BabyAI-GoToObj-v0, whose objects cannot be chosen",
+    ),
     *((LOCAL, "actions", names, NO_NAMES) for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3))),
     (LOCAL, "actions", ("вперёд",), r"must be of the letters of western Europe \(latin-1\)"),
     (LOCAL, "observations", 0, "must be a positive number"),

@@ -24,7 +24,7 @@ def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
         prompt = probe.prompt(ACTIONS, "english")
         assert probe.goal in prompt
         assert prompt.endswith(f"Action {len(probe.actions)}: ")
-        for gap, number in probe.places():
+        for gap, number in probe.clause_indices():
             clause = probe.observations[gap][number]
             without = probe.prompt(ACTIONS, "english", (gap, number))
             assert prompt.count(f"{clause}, ") == without.count(f"{clause}, ") + 1
@@ -46,7 +46,7 @@ CONTENTS = (
 
 
 REMEDY = (
-    "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"
+    "give a list of objects with name, goal, observations and actions, like configs/probes/babyai_text.json"
 )
 
 
@@ -55,7 +55,7 @@ def test_a_file_of_no_probes_is_refused_with_its_form(tmp_path, content):
     path = tmp_path / "probes.json"
     path.write_text(json.dumps(content))
     number = 1 if len(content) == 2 else 0
-    wrong = f": probe {number} is invalid .*" if content else " holds no probes"
+    wrong = f": the probe at index {number} is invalid .*" if content else " holds no probes"
 
     with pytest.raises(UserError, match=f"^{path}{wrong}: {REMEDY}"):
         probes.read(path)
@@ -63,7 +63,8 @@ def test_a_file_of_no_probes_is_refused_with_its_form(tmp_path, content):
 
 def test_a_file_of_probes_that_is_not_there_is_refused():
     with pytest.raises(
-        UserError, match=r"^config\.probes\.prompts='nowhere.json': must be 'own', '' for none"
+        UserError,
+        match=r"^config\.probes\.prompts='nowhere.json': must be 'own' \(the built-in probes\), '' \(none\)",
     ):
         probes.read("nowhere.json")
 

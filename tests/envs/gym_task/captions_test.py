@@ -37,7 +37,7 @@ def test_texts_are_utf8_up_to_their_first_zero():
     }
     assert {text: captions.text_bytes_of(text) for text in texts} == texts
     assert captions.text_bytes_of(np.array([65, 0, 66], np.uint8)) == b"A"
-    with pytest.raises(TypeError, match="a list, not a text"):
+    with pytest.raises(TypeError, match="expected a text, got list"):
         captions.text_bytes_of(["a"])
 
 

@@ -1,3 +1,5 @@
+"""Any gymnasium environment as a task: fields, captions, ends, refusals."""
+
 from __future__ import annotations
 
 import itertools
@@ -43,7 +45,7 @@ def test_a_level_of_minigrid_shows_its_mission_as_text():
 
 
 def test_a_caption_is_the_text_of_its_step_and_counts_itself():
-    """The key lies on the left; standing still is said again and again."""
+    """The key is on the left. Standing still repeats its caption."""
     environment, out = started(VAULT, 1, **TOYS, text="info:said", text_bytes=32)
     counts = {"": 1}
     for action in (2, 0, 0, 0, 0, 2, 2):
@@ -72,7 +74,7 @@ PAIR = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)])
 @pytest.mark.parametrize(
     ("space", "value", "dtype", "expected"),
     [
-        # Bytes of no picture are numbers from 0 to 1.
+        # Bytes that are not an image are numbers from 0 to 1.
         (BYTES, np.array([0, 255, 51], np.uint8), "float32", [0, 1, 0.2]),
         (spaces.Box(-9, 9, (), np.int64), -9, "int32", -9),
         (spaces.Box(-(2**40), 2**40, (1,), np.int64), [-(2**33)], "float32", [-(2.0**33)]),
@@ -117,7 +119,7 @@ def test_an_error_of_the_environment_is_one_of_its_engine():
     assert isinstance(error.value.__cause__, OSError)
 
 
-class Odd(gymnasium.Env):
+class Stub(gymnasium.Env):
     """What is given, again and again; `info` from the second step on."""
 
     metadata = {"render_modes": ["rgb_array"]}
@@ -138,23 +140,24 @@ class Odd(gymnasium.Env):
         return 1, 0.5, False, False, self._info.pop(0) if self._info else {}
 
 
-# A name of its own for every environment that a test registers: what is known of an environment is kept by its name.
-NUMBERS = itertools.count()
+# Every environment that a test registers has a name of its own, because specs are cached by the name.
+SERIAL = itertools.count()
 
 
-def odd(**arguments):
-    """The name of a new environment `Odd`."""
-    name = f"Odd{next(NUMBERS)}-v0"
-    gymnasium.register(name, entry_point=lambda **drawn: Odd(**arguments, **drawn))
+def stub(**arguments):
+    """The name of a new environment `Stub`."""
+    name = f"Stub{next(SERIAL)}-v0"
+    gymnasium.register(name, entry_point=lambda **drawn: Stub(**arguments, **drawn))
     return f"gym:{name}"
 
 
 def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
     many = {f"n{number:02}": number for number in range(40)}
     final_info = {"is_success": True, "final_info": {"seed": np.float32(2.5)}, "bad": np.nan, "text": "a"}
-    environment, out = started(odd(info=[{}, final_info, many, {"n03": 9}]))
+    environment, out = started(stub(info=[{}, final_info, many, {"n03": 9}]))
     for _ in range(5):
         environment.step(0, out)
+    # An episode has at most 32 numbers of info: success, info_seed and 30 of `many`.
     numbers = {f"n{number:02}": float(number) for number in range(30)} | {"n03": 9.0}
     known = {"return": 2.5, "length": 5.0, "success": 1.0, "info_seed": 2.5}
     assert environment.episode_info() == known | numbers
@@ -162,7 +165,7 @@ def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
     assert environment.episode_info() == {"return": 0.0, "length": 0.0}
 
 
-class Judged(gymnasium.Env):
+class ThreeSteps(gymnasium.Env):
     """Pays 1, 2 and 3, and ends at the third step; `ends` says how."""
 
     observation_space = spaces.Discrete(9)
@@ -186,26 +189,23 @@ class Judged(gymnasium.Env):
         return self._step, reward, *ends, {}
 
 
-def judged(**arguments):
-    """The name of a new environment `Judged`."""
-    name = f"Judged{next(NUMBERS)}-v0"
-    gymnasium.register(name, entry_point=lambda: Judged(**arguments))
+def three_steps(**arguments):
+    """The name of a new environment `ThreeSteps`."""
+    name = f"ThreeSteps{next(SERIAL)}-v0"
+    gymnasium.register(name, entry_point=lambda: ThreeSteps(**arguments))
     return f"gym:{name}"
-
-
-HERE = "tests.gym_toys"
 
 
 @pytest.mark.parametrize(
     ("function", "first", "third"),
     [
         ("by_name", "None 0.0 False False", "1 3.0 True False"),
-        ("in_order", "0 0 Judged None", "3 0 Judged 1"),
+        ("in_order", "0 0 ThreeSteps None", "3 0 ThreeSteps 1"),
         ("of_any", *["action environment info observation reward terminated truncated"] * 2),
     ],
 )
 def test_a_caption_function_takes_what_it_needs(function, first, third):
-    environment, out = started(judged(), text=f"{HERE}:{function}")
+    environment, out = started(three_steps(), text=f"{TOYS['modules']}:{function}")
     assert decoded(out["caption"]) == first
     for _ in range(3):
         environment.step(1, out)
@@ -216,23 +216,23 @@ def test_a_caption_function_with_other_arguments_is_refused_with_those_there_are
     with pytest.raises(
         UserError, match="observation, info, environment, action, reward, terminated, truncated"
     ):
-        registry.spec(judged(), text=f"{HERE}:of_two")
+        registry.spec(three_steps(), text=f"{TOYS['modules']}:of_two")
 
 
 def test_the_step_limit_is_a_truncation_for_captions():
-    environment, out = started(judged(), text=f"{HERE}:by_name", max_episode_steps=1)
+    environment, out = started(three_steps(), text=f"{TOYS['modules']}:by_name", max_episode_steps=1)
     environment.step(0, out)
     assert decoded(out["caption"]) == "0 1.0 False True"
 
 
 def test_seeds_fit_the_generators_of_old_environments():
-    registry.check(judged())
-    environment, out = started(judged(), 2**62 + 5)
+    registry.check(three_steps())
+    environment, out = started(three_steps(), 2**62 + 5)
     assert environment.step(0, out) == (1.0, RUNNING)
 
 
 def test_a_seed_that_an_environment_cannot_take_is_refused_before_the_run():
-    class Small(Judged):
+    class Small(ThreeSteps):
         def reset(self, *, seed=None, options=None):
             if seed is not None and seed >= 1 << 16:
                 raise ValueError("seed is too large")
@@ -247,22 +247,22 @@ def test_a_seed_that_an_environment_cannot_take_is_refused_before_the_run():
 @pytest.mark.parametrize(
     ("ends", "end"), [("terminated", TERMINATED), ("truncated", TRUNCATED), ("both", TERMINATED)]
 )
-def test_ends_of_both_kinds_are_terminations(ends, end):
-    environment, out = started(judged(ends=ends))
+def test_ends_are_passed_on_and_both_at_once_is_a_termination(ends, end):
+    environment, out = started(three_steps(ends=ends))
     assert [environment.step(0, out)[1] for _ in range(3)] == [RUNNING, RUNNING, end]
 
 
 def test_a_reward_that_is_no_number_is_refused_by_name_and_step():
-    environment, out = started(judged(reward={2: np.nan}), 7)
+    environment, out = started(three_steps(reward={2: np.nan}), 7)
     environment.step(0, out)
     with pytest.raises(
-        UserError, match=r"gym:Judged\d+-v0: its 'reward' is nan at step 2 of the episode with seed 7"
+        UserError, match=r"gym:ThreeSteps\d+-v0: its 'reward' is nan at step 2 of the episode with seed 7"
     ):
         environment.step(0, out)
 
 
 def test_an_infinite_reward_is_passed_on():
-    environment, out = started(judged(reward={2: np.inf}))
+    environment, out = started(three_steps(reward={2: np.inf}))
     assert [environment.step(0, out)[0] for _ in range(2)] == [1.0, np.inf]
 
 
@@ -271,10 +271,10 @@ NO_KEY = "text=info:said: must be a key of info; none of 200 random steps had it
 UNTRUSTED = (
     "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
 )
-ODD = [
+REFUSED = [
     ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
     ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
-    ({}, {"fields": ("smell", "frame", "sound")}, r"name=gym:Odd\d+-v0: it cannot show smell, sound"),
+    ({}, {"fields": ("smell", "frame", "sound")}, r"name=gym:Stub\d+-v0: it cannot show smell, sound"),
     ({"actions": spaces.Text(2)}, {}, "its actions cannot be played: a Text cannot be played"),
     ({"space": spaces.Discrete(4097)}, {}, f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096"),
     ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}, f"{NO_SPACE}: a is a Sequence"),
@@ -286,20 +286,20 @@ ODD = [
     ({}, {"text": "obs:smell"}, "text='obs:smell': must be one of its fields, which are observation"),
     ({}, {"text": "info:said"}, NO_KEY),
     ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}, NO_KEY),
-    ({"fails": "no\nway"}, {}, r"name=gym:Odd\d+-v0 cannot be played: RuntimeError: no way$"),
+    ({"fails": "no\nway"}, {}, r"name=gym:Stub\d+-v0 cannot be played: RuntimeError: no way$"),
     ({"fails": "no"}, {"text": "tests.gym_toys:praise"}, "text=tests.gym_toys:praise cannot be played"),
     ({"fails": "no"}, {"fields": ("frame",)}, r"its pictures cannot be drawn \(no\)"),
     ({}, {"text": "tests.toys:Corridor"}, "text=tests.toys:Corridor: does not fit here"),
-    ({}, {"text": "tests.gym_toys:no_text"}, "cannot be played: TypeError: a int, not a text"),
+    ({}, {"text": "tests.gym_toys:no_text"}, "cannot be played: TypeError: expected a text, got int"),
 ]
 
 
-@pytest.mark.parametrize(("environment", "options", "message"), ODD)
+@pytest.mark.parametrize(("environment", "options", "message"), REFUSED)
 def test_an_environment_that_cannot_be_played_is_refused(monkeypatch, environment, options, message):
     monkeypatch.setenv("MOTIF_JAX_TRUST", ",".join(entry_points.named(options)))
 
     with pytest.raises(UserError, match=rf"^config\.environment\..*{message}"):
-        registry.check(odd(**environment), options)
+        registry.check(stub(**environment), options)
 
 
 @pytest.mark.parametrize("options", [{"modules": "no_such_module"}, {"text": "tests.gym_toys:praise"}])
@@ -308,7 +308,7 @@ def test_code_of_others_is_refused_with_the_word_that_trusts_it(monkeypatch, opt
     ((key, value),) = options.items()
 
     with pytest.raises(UserError, match=rf"^config\.environment\.{key}={value}: {UNTRUSTED}{value}"):
-        registry.check(odd(), options)
+        registry.check(stub(), options)
 
 
 def test_a_name_that_gymnasium_lacks_is_refused_with_the_remedy():
@@ -319,8 +319,8 @@ def test_a_name_that_gymnasium_lacks_is_refused_with_the_remedy():
 
 
 def test_limits_of_texts_and_spaces_are_inclusive():
-    registry.check(odd(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
-    assert registry.spec(odd(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
+    registry.check(stub(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
+    assert registry.spec(stub(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""The package's minigrid levels against minigrid's own, and their captions."""
+
 from __future__ import annotations
 
 import types
@@ -23,8 +25,8 @@ OBJECTS = 11
 COLORS = 6
 
 
-def shown(out: dict[str, np.ndarray]) -> np.ndarray:
-    """minigrid's codes uint8 [7, 7, 3] of a view in one-hot."""
+def view_codes(out: dict[str, np.ndarray]) -> np.ndarray:
+    """The view, decoded from one-hot to minigrid's codes, uint8 [7, 7, 3]."""
     parts = np.split(out["view"].reshape(7, 7, -1), [OBJECTS, OBJECTS + COLORS], axis=-1)
     assert all((part.sum(-1) == 1).all() for part in parts)
     return np.stack([part.argmax(-1) for part in parts], axis=-1)
@@ -42,21 +44,27 @@ def test_observations_rewards_and_ends_are_those_of_minigrid(name: str) -> None:
         if ended:
             ours.reset(step, out)
             observation, _ = theirs.reset(seed=step)
+            ended = False
         else:
             # Mostly forward and toggle, so that doors open within few steps.
             action = int(generator.choice(6, p=[0.1, 0.1, 0.35, 0.15, 0.05, 0.25]))
             reward, end = ours.step(action, out)
             observation, expected, terminated, truncated, _ = theirs.step(action)
-            assert (reward, end) == (expected, TERMINATED if terminated else 2 * truncated)
-        ended = not ended and end != RUNNING
-        np.testing.assert_array_equal(shown(out), observation["image"])
+            expected_end = RUNNING
+            if terminated:
+                expected_end = TERMINATED
+            elif truncated:
+                expected_end = TRUNCATED
+            assert (reward, end) == (expected, expected_end)
+            ended = end != RUNNING
+        np.testing.assert_array_equal(view_codes(out), observation["image"])
         assert out["direction"].argmax() == observation["direction"]
 
 
 def small_world(faced: Any = None, **options: Any) -> tuple[MiniGridEvents, dict[str, np.ndarray]]:
-    """The agent faces a locked door, if nothing else; its key lies to the agent's right."""
+    """The agent faces `faced`, by default a locked door; the door's key is on the agent's right."""
 
-    def made(world: Any, width: int, height: int) -> None:
+    def fixed_grid(world: Any, width: int, height: int) -> None:
         world.grid = Grid(width, height)
         world.grid.wall_rect(0, 0, width, height)
         world.grid.set(1, 2, Key("red"))
@@ -65,13 +73,13 @@ def small_world(faced: Any = None, **options: Any) -> tuple[MiniGridEvents, dict
         world.agent_dir = 0
 
     ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", **options)
-    ours._world._gen_grid = types.MethodType(made, ours._world)
+    ours._world._gen_grid = types.MethodType(fixed_grid, ours._world)
     out = empty_observation(ours.spec)
     ours.reset(0, out)
     return ours, out
 
 
-# The red key is taken, the door unlocked, closed, opened and passed, and the key dropped behind it.
+# The red key is taken, the door unlocked, closed, opened and passed, and the key dropped after it.
 STORY = [
     (FORWARD, "You bump into a red door."),
     (TOGGLE, "The red door is locked."),
@@ -134,5 +142,6 @@ def test_people_see_the_level_with_its_caption() -> None:
 def test_the_goal_pays_less_the_later_it_is_reached() -> None:
     ours, out = small_world(Goal())
 
+    # The limit of a level of 5 by 5 cells is 10 * 5 * 5 = 250 steps.
     assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
     assert ours.episode_info()["success"] == 1

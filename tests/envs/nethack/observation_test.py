@@ -1,3 +1,5 @@
+"""NetHack pictures, status features and frames, the first two against published data."""
+
 from __future__ import annotations
 
 import itertools
@@ -17,13 +19,17 @@ def test_published_pictures(golden):
     data = golden("render_and_vector.npz")
     table = tiles.load_tiles()
     np.testing.assert_array_equal(table, data["char_cache"])
-    real = zip(data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True)
-    edge = zip(data["syn_tty_chars"], data["syn_tty_colors"], data["syn_xy"], data["syn_obs"], strict=True)
-    env, out = started_on(engine := FakeEngine({}), compat={"crop_row_offset": True})
-    for chars, colors, (x, y), expected in (*real, *edge):
+    played = zip(data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True)
+    synthetic = zip(
+        data["syn_tty_chars"], data["syn_tty_colors"], data["syn_xy"], data["syn_obs"], strict=True
+    )
+    engine = FakeEngine({})
+    env, out = started_on(engine, compat={"crop_row_offset": True})
+    for chars, colors, (x, y), expected in (*played, *synthetic):
         engine.first = {"x": int(x), "y": int(y)}
         engine.buffers.tty_chars[:] = chars
         engine.buffers.tty_colors[:] = colors
+        # Stale contents: the reset must overwrite every field.
         for array in out.values():
             array[...] = 0x55
         env.reset(0, out)
@@ -36,15 +42,19 @@ def test_every_place_on_the_map(compat):
     rng = np.random.default_rng(0)
     chars = rng.integers(1, 256, (24, 80)).astype(np.uint8)
     colors = rng.integers(1, 16, (24, 80)).astype(np.int8)
-    around = [np.pad(array.view(np.uint8), 16) for array in (chars, colors)]
-    env, out = started_on(engine := FakeEngine({}), compat=compat)
+    # With a border of zeros, so that no window ends outside.
+    padded = [np.pad(array.view(np.uint8), 16) for array in (chars, colors)]
+    engine = FakeEngine({})
+    env, out = started_on(engine, compat=compat)
     engine.buffers.tty_chars[:] = chars
     engine.buffers.tty_colors[:] = colors
     for y, x in itertools.product(range(21), range(79)):
         engine.first = {"x": x, "y": y}
         env.reset(0, out)
-        for name, array in zip(("window_chars", "window_colors"), around, strict=True):
-            top = 16 + y - 6 + (not compat)
+        for name, array in zip(("window_chars", "window_colors"), padded, strict=True):
+            # The screen's first row is the message; the published windows leave that out of account.
+            message_rows = 0 if compat else 1
+            top = 16 + y - 6 + message_rows
             left = 16 + x - 6
             np.testing.assert_array_equal(out[name], array[top : top + 12, left : left + 12], f"{x}, {y}")
 
@@ -55,10 +65,10 @@ def test_status_features(golden):
     np.testing.assert_allclose(BLSTATS_SCALE, data["blstat_scale"], rtol=1e-6)
     np.testing.assert_array_equal([-BLSTATS_CLIP, BLSTATS_CLIP], data["blstat_clip"])
     for far in (-(10**6), 10**6):
-        assert np.abs(scale_status(np.full((2, 27), far, np.int32))).max() == 5
+        assert np.abs(scale_status(np.full((2, 27), far, np.int32))).max() == BLSTATS_CLIP
 
 
-def test_a_frame_shows_the_screen_with_the_hero_below_the_message():
+def test_a_frame_has_the_screen_and_a_cursor_one_row_below_the_map_position():
     status = np.arange(100, 127, dtype=np.int32)
     status[[X, Y]] = 7, 3
     screen = np.full((2, 24, 80), 7, np.uint8)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.random_players import HABITS, Habit, ReplayedActions, has_habits
+from motif_jax.envs.nethack.random_players import HABITS, Habit, has_habits
 
 SPECS = {23: registry.spec("NetHackScore-v1"), 28: registry.spec("NetHackScoreExtendedActions-v1")}
 
@@ -71,14 +71,6 @@ def test_a_habit_without_weights_is_the_uniform_one():
     iterator = Habit().actions(4)
 
     assert [next(iterator) for _ in range(9)] == first_actions(HABITS["uniform"], 4, 9)
-
-
-def test_replayed_actions_are_taken_again_until_they_end():
-    choose = ReplayedActions(np.array([3, 0, 22])).player(0, SPECS[23])
-
-    assert [choose({}) for _ in range(3)] == [3, 0, 22]
-    with pytest.raises(StopIteration):
-        choose({})
 
 
 @pytest.mark.parametrize(

@@ -130,11 +130,11 @@ def test_an_agent_of_another_format_is_refused(run: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"settings": {"longest_action": 0}}, "longest_action is no number of tokens"),
-        ({"settings": {"longest_action": True}}, "longest_action is no number of tokens"),
+        ({"settings": {"longest_action": 0}}, "longest_action is not a number of tokens"),
+        ({"settings": {"longest_action": True}}, "longest_action is not a number of tokens"),
         ({"settings": []}, "'list' object has no attribute 'get'"),
-        ({"method": 3}, "method or task are no text"),
-        ({"task": None}, "method or task are no text"),
+        ({"method": 3}, "method or task are not texts"),
+        ({"task": None}, "method or task are not texts"),
         ({"design": {"odd": 1}}, "Design.__init__() got an unexpected keyword argument 'odd'"),
         ({"options": 1}, "'int' object is not iterable"),
     ],

@@ -55,7 +55,7 @@ def head_output(layers: Any, state: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("published", [False, True])
 def test_the_loss_is_the_published_one(objective: Objective, batch: TextBatch, published: bool) -> None:
     """An utterance at a time. The first dialogue is unfinished: its last state has candidates too, in the published code none."""
-    objective = dataclasses.replace(objective, chai_scores=published, zero_behind=published)
+    objective = dataclasses.replace(objective, chai_scores=published, zero_after_last=published)
     learned, frozen, part = parameters(objective, batch)
     frozen = {"trunks": learned.pop("trunks"), "target": {"heads": frozen["target"]["heads"]}}
 

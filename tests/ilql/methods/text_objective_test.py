@@ -167,7 +167,7 @@ def test_an_unfinished_dialogue_of_cql_bootstraps_from_zeros_as_published() -> N
     learned, frozen, part = parameters(objective, batch_of())
 
     terms = objective.terms(learned, frozen, part, None)
-    published = dataclasses.replace(objective, zero_behind=True).terms(learned, frozen, part, None)
+    published = dataclasses.replace(objective, zero_after_last=True).terms(learned, frozen, part, None)
 
     assert abs(terms.q - published.q) > 1e-4 * terms.q
     np.testing.assert_allclose(terms.conservative, published.conservative, rtol=1e-6)

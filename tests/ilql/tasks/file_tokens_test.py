@@ -1,3 +1,5 @@
+"""Tokenizers of dialogue tasks: delimiters, round trips, refusals."""
+
 from __future__ import annotations
 
 import re
@@ -8,7 +10,9 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 from motif_jax.lm import byte_pairs
 
+# A further token that texts may contain.
 WORDS = ("<stop>",)
+KEY = "k"  # of the config, for errors
 
 
 @pytest.fixture(scope="module")
@@ -19,21 +23,21 @@ def folder(tmp_path_factory):
 
 
 def test_added_tokens_come_last_in_the_published_order(folder):
-    plain = FileTokenizer("k", str(folder))
-    tokenizer = FileTokenizer("k", str(folder), WORDS)
+    plain = FileTokenizer(KEY, str(folder))
+    tokenizer = FileTokenizer(KEY, str(folder), WORDS)
     assert tokenizer.size == plain.size + 1
-    texts = [tokenizer.decode([number]) for number in range(tokenizer.size - 7, tokenizer.size)]
-    assert texts == ["</a>", "<a>", "<stop>", "</eod>", "<s>", "</s>", "<|pad|>"]
+    texts = [tokenizer.decode([number]) for number in range(tokenizer.size)]
+    assert texts[-7:] == ["</a>", "<a>", "<stop>", "</eod>", "<s>", "</s>", "<|pad|>"]
     delimiters = " ".join(tokenizer.decode([number]) for number in tokenizer.delimiters)
     assert delimiters == "<|pad|> <s> <a> </s> </a> </eod>"
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_a_text_comes_back_and_writes_no_delimiter(folder, saved, tmp_path):
-    tokenizer = FileTokenizer("k", str(folder), WORDS)
+def test_text_round_trips_and_never_encodes_to_a_delimiter(folder, saved, tmp_path):
+    tokenizer = FileTokenizer(KEY, str(folder), WORDS)
     if saved:
         tokenizer.save(tmp_path / "new" / "one")
-        tokenizer = FileTokenizer("k", str(tmp_path / "new" / "one" / "tokenizer.json"), WORDS)
+        tokenizer = FileTokenizer(KEY, str(tmp_path / "new" / "one" / "tokenizer.json"), WORDS)
     for text in ("is the dog red?", "a </a> b<s> é 犬", "<stop>", " spaces  and\nlines "):
         tokens = tokenizer.encode(text)
         assert tokenizer.decode(tokens) == text
@@ -48,11 +52,11 @@ def test_a_folder_without_a_tokenizer_is_refused(name, tmp_path):
     with pytest.raises(
         UserError, match=re.escape(f"config.k='{path}': must be a folder with tokenizer.json")
     ):
-        FileTokenizer("k", path)
+        FileTokenizer(KEY, path)
 
 
 def test_a_damaged_tokenizer_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
 
     with pytest.raises(UserError, match=r"tokenizer\.json cannot be read: Model missing"):
-        FileTokenizer("k", str(tmp_path))
+        FileTokenizer(KEY, str(tmp_path))

@@ -102,13 +102,15 @@ def test_recorded_dialogues_are_counted_and_have_a_file(task, tmp_path):
 
 def test_recorded_dialogues_have_no_policy(task):
     with pytest.raises(
-        UserError, match=r"config\.policy=random: must be None, the task dialogues has no policies"
+        UserError, match=r"config\.policy=random: must be None: the task dialogues has no policies"
     ):
         task.policy("random")
 
 
 def test_dialogues_without_a_file_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"config\.data=None: name the dialogues, --config\.data=FILE\.jsonl"):
+    with pytest.raises(
+        UserError, match=r"config\.data=None: give a file of dialogues, --config\.data=FILE\.jsonl"
+    ):
         registry.make("dialogues", {"data": ""}).check("recorded", "")
 
     missing = tmp_path / "x"

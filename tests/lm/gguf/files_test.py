@@ -59,14 +59,14 @@ def test_tensor_that_is_cut_off_is_named(written: Path) -> None:
     # Behind the tensor's 24 bytes the file is filled up to a multiple of 32.
     written.write_bytes(written.read_bytes()[:-16])
 
-    with pytest.raises(UserError, match="is cut off: tensor weight ends behind the end of the file"):
+    with pytest.raises(UserError, match="is cut off: tensor weight extends past the end of the file"):
         files.read(written)
 
 
 def test_other_file_is_no_gguf_file(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04 and so on")
 
-    with pytest.raises(UserError, match="is no GGUF file: it does not begin with GGUF"):
+    with pytest.raises(UserError, match="is not a GGUF file: it does not begin with GGUF"):
         files.read(tmp_path / "model.gguf")
 
 

@@ -176,7 +176,7 @@ def test_merges_that_are_no_tokens_are_named(tmp_path: Path) -> None:
     }
     path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", metadata)
 
-    with pytest.raises(UserError, match=r"tokenizer\.ggml\.merges has a b, which are no tokens"):
+    with pytest.raises(UserError, match=r"tokenizer\.ggml\.merges has a b, which are not tokens"):
         tokenizer.build(path)
 
 

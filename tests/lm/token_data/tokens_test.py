@@ -290,5 +290,5 @@ def test_what_is_no_item_is_refused(tmp_path):
         writer.save()
     progress = tmp_path / "d.part" / "progress.json"
     progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
-    with pytest.raises(UserError, match=r"damaged \(items or tokens are no counts\): remove .*d\.part"):
+    with pytest.raises(UserError, match=r"damaged \(items or tokens are not counts\): remove .*d\.part"):
         TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)

@@ -56,7 +56,7 @@ def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need
     array = np.load(folder / file).astype(np.float32)
     array.reshape(4, -1)[2, -1] = np.nan
     np.save(folder / file, array)
-    message = rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
+    message = rf"config.annotator={name}: .*{file} must be finite, but pair 2 has a number that is not"
     with pytest.raises(UserError, match=message):
         check_annotator(config_of(name, folder))
     (folder / file).unlink()

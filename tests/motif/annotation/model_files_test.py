@@ -58,7 +58,7 @@ def test_a_gguf_file_is_a_model(tmp_path):
 def test_file_that_is_no_gguf_file_is_refused(tmp_path):
     file = tmp_path / "model.gguf"
     file.write_bytes(b"PK and so on")
-    with pytest.raises(UserError, match=r"model\.gguf: is no GGUF file, or is damaged"):
+    with pytest.raises(UserError, match=r"model\.gguf: is not a GGUF file, or is damaged"):
         check(file)
 
 

@@ -96,6 +96,22 @@ def test_a_limit_of_another_name_is_sent_from_then_on(tried, server):
     assert annotator.summary()["answer_limit"] == "max_completion_tokens"
 
 
+def test_a_request_that_is_sent_with_another_limit_is_in_flight_once(server, monkeypatch):
+    annotator = server.start()
+    server.replies[:] = [OTHER_LIMIT, WELL]
+    answered = server.post
+    in_flight = []
+
+    async def post(request):
+        in_flight.append(annotator.live()["in_flight"])
+        return await answered(request)
+
+    monkeypatch.setattr(server, "post", post)
+    annotator.submit(ASKED).result()
+
+    assert in_flight == [1, 1]
+
+
 def test_a_limit_that_is_too_large_is_left_to_the_server(tried, server):
     annotator, answers = tried(TOO_LARGE, WELL)
     assert [answer.label for answer in answers] == [YES]
@@ -126,7 +142,7 @@ def test_a_question_that_the_filter_refuses_has_no_answer(tried, refusal):
 
 
 def test_a_server_that_refuses_every_question_ends_the_annotation(tried):
-    with pytest.raises(ServerError, match=r"refused all of 32 questions by their content \(flagged"):
+    with pytest.raises(ServerError, match=r"refused all 32 questions by its content filter \(flagged"):
         tried(*REFUSALS * 14, questions=40)
 
 
@@ -142,14 +158,14 @@ def test_a_server_that_has_answered_may_refuse_the_rest(tried):
         (
             (308, "", {"location": "https://me:word@other/v1/chat/completions"}),
             "",
-            r"sends requests on to https://other/v1: set config\.openai\.base_url",
+            r"redirects requests to https://other/v1: set config\.openai\.base_url",
         ),
         (
             (301, ""),
             "",
-            r"sends requests on to another address: set config\.openai\.base_url .* \(HTTP 301\)",
+            r"redirects requests to another address: set config\.openai\.base_url .* \(HTTP 301\)",
         ),
-        ((300, ""), "", r"sends requests on to another address"),
+        ((300, ""), "", r"redirects requests to another address"),
         ((401, "who?"), "", r"refuses the key of the environment variable OPENAI_API_KEY \(who\?\)"),
         ((403, "no"), "", r"refuses the request, or the key of the environment variable OPENAI_API_KEY"),
         ((404, "no judge"), "", r"does not know config\.openai\.model=judge \(no judge\)"),
@@ -157,12 +173,12 @@ def test_a_server_that_has_answered_may_refuse_the_rest(tried):
         ((400, "a\nb" + "x" * 300), "", r"refuses the request with HTTP 400 \(a bx{100,200}\)"),
         ((418, "too long"), "", r"refuses the request with HTTP 418"),
         ((600, "late"), "", r"refuses the request with HTTP 600"),
-        ((200, "[]"), "rubbish", r"returns rubbish \(no choices in the reply \[\]\)"),
+        ((200, "[]"), "rubbish", r"returned a malformed reply \(no choices in the reply \[\]\)"),
         ((599, "dead"), "HTTP 599", r"answers with HTTP 599 \(dead\)"),
         ((409, ""), "HTTP 409", r"answers with HTTP 409"),
         ((425, ""), "HTTP 425", r"answers with HTTP 425"),
         ((429, ""), "HTTP 429", r"answers with HTTP 429"),
-        ((TimeoutError(), ""), "no answer in time", r"hangs: no answer within 600 s"),
+        ((TimeoutError(), ""), "no answer in time", r"did not answer within 600 s"),
         ((NoConnectionError("nobody"), ""), "no connection", r"cannot be reached \(nobody\)"),
         ((503, "", {"retry-after": "7200"}), "", r"asks to wait 2 h"),
     ],

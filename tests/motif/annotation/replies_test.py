@@ -47,7 +47,7 @@ def test_a_reply_without_choices_is_rubbish(reply: Any) -> None:
 
 
 def test_a_content_that_is_no_text_is_rubbish() -> None:
-    with pytest.raises(MalformedReplyError, match="the reply's content is no text"):
+    with pytest.raises(MalformedReplyError, match="the reply's content is not a text"):
         checked({"choices": [{"message": {"content": ["Yes"]}}]})
 
 

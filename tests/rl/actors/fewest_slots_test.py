@@ -119,5 +119,5 @@ def test_more_open_files_than_the_system_allows_are_refused(monkeypatch: pytest.
     hard = files_for(100) - 1
     limit_open_files(monkeypatch, 1, hard)
 
-    with pytest.raises(UserError, match=f"need 100 open files here and {hard} are allowed in all"):
+    with pytest.raises(UserError, match=f"need 100 more open files, and the limit is {hard} in all"):
         pool.allow_open_files(100)

@@ -50,7 +50,7 @@ class UpvoteConfig(GradientConfig):
     vocab_size: int = positive(1024, "size of the vocabulary that is learned for a fresh tokenizer")
     max_len: int = plain_key(
         256,
-        "tokens of a comment that the model reads, with the two round it",
+        "tokens of a comment that the model reads, with the two around it",
         minimum=3,
         maximum=schema.LENGTH,
     )

@@ -14,7 +14,7 @@ COMMENT, SCORE, PARENT = 4, 5, 10
 
 
 class Comment(NamedTuple):
-    """A comment; `score` is upvotes less downvotes, `parent` the text that it replies to."""
+    """A comment; `score` is upvotes minus downvotes, `parent` the text that it replies to."""
 
     text: str
     score: int
@@ -22,7 +22,10 @@ class Comment(NamedTuple):
 
 
 def read_comments(key: str, folder: str) -> list[Comment]:
-    """All comments of both files, the first row of each skipped. Raises UserError: a file is missing or damaged."""
+    """All comments of both files in `folder`, the first row of each skipped.
+
+    Raises UserError: a file is missing or damaged; it names the config's `key`.
+    """
     # Comments may exceed csv's default limit of a field.
     csv.field_size_limit(1 << 27)
     comments = []

@@ -96,7 +96,7 @@ def longest_text(folder: Path, room: int | None) -> int | None:
     """The tokens of a text in the training at most; the model's `room` where the folder has no number (imports, older folders).
 
     Raises:
-      UserError: the number is no length of a text, or above `room`.
+      UserError: the number is not a length of a text, or above `room`.
     """
     path = folder / DESCRIPTION
     description = read_json(path, "restore a copy of it, or train it again") if path.exists() else {}

@@ -45,7 +45,7 @@ def checked_url(key: str, url: str) -> str:
 
 
 class VisDialServer:
-    """The side that sees the picture and answers, behind a `checked_url`; counts `failures` of requests.
+    """The side that sees the picture and answers, a server at a `checked_url`; counts `failures` of requests.
 
     A request may take `timeout` seconds; `wait` passes before the second attempt, and is doubled before each further one.
     """
@@ -125,7 +125,7 @@ def _number(value: Any) -> float:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not a text")
     return value
 
 

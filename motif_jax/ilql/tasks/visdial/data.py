@@ -69,7 +69,7 @@ def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
     if numbered is not None and type(value) is int:
         value = numbered[value]
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     value.encode()  # raises for surrogates, which JSON may hold but files and tokenizers reject
     return value
 

@@ -50,7 +50,7 @@ KEYS: Mapping[str, Key] = {
     "timeout_seconds": positive(60.0, "longest time that a request may take, in seconds"),
     "attempts": positive(6, "number of times that a request is made before it is given up"),
     "normalise": Key(True, "divides the features of a picture by their length"),
-    "additional": Key("", "further dialogues (a parquet file) behind the recorded ones"),
+    "additional": Key("", "further dialogues (a parquet file) after the recorded ones"),
     "tokenizer": Key("", TOKENIZER_HELP),
     "vocab_size": non_negative(0, "number of byte pairs that the tokenizer learns; 0: none yet"),
 }

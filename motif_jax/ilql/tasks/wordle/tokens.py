@@ -24,7 +24,7 @@ class WordleTokenizer:
     delimiters = Delimiters(*(NUMBERS[text] for text in DELIMITER_TEXTS))
 
     def encode(self, text: str) -> list[int]:
-        """Raises ValueError: a character is no token."""
+        """Raises ValueError: a character is not a token."""
         pieces = _PIECE.findall(text)
         if sum(map(len, pieces)) != len(text):
             raise ValueError(f"{text!r} has more than letters a to z, colours and delimiters")

@@ -1,3 +1,5 @@
+"""The texts of a scorer of comments: how they are cut, and the length of its training."""
+
 from __future__ import annotations
 
 import json
@@ -11,7 +13,7 @@ from motif_jax.ilql.tasks.reddit.text_scorer import DESCRIPTION, encoded, longes
 from motif_jax.lm.tokens import Tokenizer
 from tests.lm import characters
 
-ROOM = 38
+ROOM = 38  # positions of the model
 
 
 @pytest.mark.parametrize(("longest", "scored_text"), [(None, "abcd"), (5, "abcd"), (4, "abc"), (3, "ab")])
@@ -27,7 +29,7 @@ def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, sco
 
 
 @pytest.mark.parametrize("room", [ROOM, None])
-def test_a_folder_without_a_length_has_the_model_s_room(tmp_path: Path, room: int | None) -> None:
+def test_a_folder_without_a_length_uses_the_model_s_maximum_length(tmp_path: Path, room: int | None) -> None:
     assert longest_text(tmp_path, room) == room
 
 

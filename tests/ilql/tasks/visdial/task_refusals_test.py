@@ -124,7 +124,7 @@ def test_a_reward_cache_that_does_not_fit_is_refused(tmp_path, files, row, messa
         ([DIALOGUE, {**DIALOGUE, "dialog": [{**TURN, "answer": "\ude00"}]}], f"dialogue 1 is invalid ({HALF}): {FORM}"),
         ([], f"{FORM}, found list"),
         ({}, f"{FORM}, found dict"),
-        ([{"caption": 1, "dialog": []}], f"dialogue 0 is invalid (1 is no text): {FORM}"),
+        ([{"caption": 1, "dialog": []}], f"dialogue 0 is invalid (1 is not a text): {FORM}"),
     ],
     ids=["no answer", "half a caption", "half an answer", "empty", "object", "number"],
 )  # fmt: skip

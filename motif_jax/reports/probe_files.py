@@ -1,0 +1,5 @@
+"""Names of the files of probes in a run folder, which `glam.probing` writes and `probe_report` reads."""
+
+DESCRIPTION = "probes.json"  # the situations
+LINES = "probes.jsonl"  # a line for each update or checkpoint: the probability of every action
+CLAUSES = "clauses.jsonl"  # the same with each clause left out in turn
