@@ -26,6 +26,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
 from motif_jax.core.errors import UserError
+from motif_jax.core.sentences import split_bytes
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.gym_task.text_readers import (
@@ -39,7 +40,8 @@ from motif_jax.envs.gym_task.text_readers import (
 from motif_jax.motif.reward.reward_function import encode
 from motif_jax.rl.algorithms import total_reward
 from motif_jax.rl.algorithms.total_reward import RewardTerms
-from motif_jax.rl.reward_keys import MESSAGE
+from motif_jax.rl.reward_keys import MESSAGE, SENTENCE
+from motif_jax.rl.sentence_rewards import pay_sentences
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
@@ -53,13 +55,14 @@ Pay = Callable[[Sequence[bytes]], np.ndarray]
 class Terms(RewardTerms):
     """How the two rewards are combined; the defaults are those of `train_agent` on a score task.
 
-    All but `quantile`, `normalise` and `two_decimals` are fields of `RewardTerms`.
+    All but `quantile`, `normalise`, `two_decimals` and `by` are fields of `RewardTerms`.
 
     Attributes:
       quantile: normalised rewards at or below this quantile of the training messages become 0; 'auto': at or below the
         threshold that the labels advise; None: no threshold.
       normalise: False pays raw rewards.
       two_decimals: the threshold rounded as in the published quantile file; None: as the reward run says.
+      by: 'message', or 'sentence': the sentences of a text are paid and counted apart (docs/rewards.md).
       count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
       intrinsic_coefficient, extrinsic_coefficient: weights of the two rewards.
       extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
@@ -68,6 +71,11 @@ class Terms(RewardTerms):
     quantile: float | str | None = 0.5
     normalise: bool = True
     two_decimals: bool | None = None
+    by: str = MESSAGE
+
+    def __post_init__(self) -> None:
+        if self.by not in (MESSAGE, SENTENCE):
+            raise UserError(f"by={self.by!r}: must be {MESSAGE!r} or {SENTENCE!r}")
 
     def task(self, reward: Any) -> np.ndarray:
         """The task's reward, scaled and clipped, before its coefficient: float32 [...]."""
@@ -115,6 +123,7 @@ class _EpisodeRewards:
         self.terms = terms
         self._pays_last = pays_last
         self._counts: list[dict[bytes, int]] = [{} for _ in range(size)]
+        self._visits: list[dict[bytes, int]] = [{} for _ in range(size)]  # of sentences, where these are paid
         self._text = [b""] * size
         self._count = np.ones(size, np.int64)
         self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
@@ -122,6 +131,7 @@ class _EpisodeRewards:
 
     def begin_episode(self, column: int) -> None:
         self._counts[column] = {}
+        self._visits[column] = {}
         self.lengths[column] = 0
         for values in self.sums.values():
             values[column] = 0
@@ -139,17 +149,15 @@ class _EpisodeRewards:
 
         Columns that are not `running` (bool [N]) get nothing.
         """
-        paid = np.where(running, np.asarray(self._pay(self._text), np.float32), np.float32(0))
+        paid, counted = self._rate(running)
         task = np.where(running, self.terms.task(extrinsic), np.float32(0))
-        counted = self.terms.counted(paid, self._count)
         total = self.terms.total(task, counted)
         return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
 
     def finish_step(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
         """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to the episodes' sums."""
         if self._pays_last and ended.any():
-            paid = np.where(ended, np.asarray(self._pay(self._text), np.float32), np.float32(0))
-            counted = self.terms.counted(paid, self._count)
+            paid, counted = self._rate(ended)
             parts = parts._replace(
                 intrinsic=parts.intrinsic + paid,
                 counted=parts.counted + counted,
@@ -159,6 +167,25 @@ class _EpisodeRewards:
             values += getattr(parts, name)
         self.lengths += running
         return parts
+
+    def _rate(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """g of the texts of `columns` (bool [N]) and g after the counts, float32 [N] each; 0 in the other columns."""
+        if self.terms.by == SENTENCE:
+            return self._rate_sentences(columns)
+        paid = np.where(columns, np.asarray(self._pay(self._text), np.float32), np.float32(0))
+        return paid, self.terms.counted(paid, self._count)
+
+    def _rate_sentences(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        paid = np.zeros(len(columns), np.float32)
+        counted = np.zeros(len(columns), np.float32)
+        for column in np.flatnonzero(columns).tolist():
+            sentences = split_bytes(self._text[column])
+            values = np.asarray(self._pay(sentences), np.float32).tolist()
+            value_of = dict(zip(sentences, values, strict=True))
+            paid[column] = sum(values)
+            amounts = pay_sentences(sentences, value_of, self._visits[column], self.terms.count_exponent)
+            counted[column] = sum(amounts)
+        return paid, counted
 
     def episode_sums(self) -> dict[str, np.ndarray]:
         """Sums of the episodes so far: name -> float64 [N], and `length`."""
@@ -365,13 +392,10 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
     reward = setup.reward.load(setup.spec)
     if reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
-    if setup.reward.section.by != MESSAGE:
-        raise UserError(
-            f"{folder}: the agent was paid by {setup.reward.section.by}, and the wrappers pay messages"
-        )
     trained = agent_policy.read_config(folder)
     # Its `quantile` is not applied: the reward below is a function, which has the agent's threshold in it.
     terms = Terms(
+        by=setup.reward.section.by,
         count_exponent=setup.reward.count_exponent(setup.spec),
         intrinsic_coefficient=trained.reward.intrinsic_coefficient,
         extrinsic_coefficient=settings.extrinsic_coefficient(trained),

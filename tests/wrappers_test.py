@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,51 @@ def test_the_step_that_ends_an_episode_is_paid_for_its_text() -> None:
     np.testing.assert_allclose(paid, 2 * TASK + 0.5 * (COUNTED + np.array([0, 0, 0, LAST])), rtol=1e-6)
     assert infos[-1]["reward_parts"]["counted"] == LAST
     assert infos[-1]["reward_episode"]["intrinsic_return"] == 43 + LAST
+
+
+JOINED = ["You hit.  You wake.", "You wake.", "You faint.  You wake.", "", "You wake."]
+
+
+class Joining(Talking):
+    """`Talking` with several sentences in `info`."""
+
+    def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward, terminated, truncated, {"joined": JOINED[self.position]}
+
+
+def joined_text(environment: gymnasium.Env) -> str:
+    return JOINED[environment.unwrapped.position]
+
+
+def test_sentences_are_paid_apart_each_by_its_own_count() -> None:
+    terms = dataclasses.replace(TERMS, by="sentence")
+    env = wrappers.IntrinsicReward(Talking(), worth, terms, text=joined_text)
+
+    for _ in range(2):
+        _, infos = play(env)
+        counted = [info["reward_parts"]["counted"] for info in infos]
+        uncounted = [info["reward_parts"]["intrinsic"] for info in infos]
+
+        np.testing.assert_allclose(counted, [8 + 9, 9 / 4, 10 + 9 / 9, 0 + 9 / 16], rtol=1e-6)
+        assert uncounted == [17, 9, 19, 9]
+
+
+def test_sentences_are_paid_in_vectors_as_in_each_by_itself() -> None:
+    terms = dataclasses.replace(TERMS, by="sentence")
+    expected = play(wrappers.IntrinsicReward(Joining(), worth, terms, text="info:joined"))[0]
+    envs = SyncVectorEnv([Joining, Joining], autoreset_mode=AutoresetMode.SAME_STEP)
+    env = wrappers.VectorIntrinsicReward(envs, worth, terms, text="info:joined")
+    env.reset(seed=0)
+
+    paid = [env.step(np.zeros(2, int))[1] for _ in expected]
+
+    np.testing.assert_allclose(paid, np.array([expected, expected]).T, rtol=1e-6)
+
+
+def test_another_way_to_pay_is_refused() -> None:
+    with pytest.raises(UserError, match="by='word': must be 'message' or 'sentence'"):
+        wrappers.Terms(by="word")
 
 
 @pytest.mark.parametrize(
