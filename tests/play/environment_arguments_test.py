@@ -9,7 +9,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.play import evaluation_setup
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import read_section
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_stage
 
 LAKE = "gym:FrozenLake-v1"
 FIRM = {"is_slippery": False}
@@ -95,3 +95,18 @@ def test_a_run_goes_on_in_no_other_environment(lake, key, value):
 
     with pytest.raises(UserError, match=key):
         run_folder.check_identity(lake, config, ("environment",))
+
+
+@pytest.mark.slow
+def test_games_of_a_wrapped_environment_are_filmed_again(tmp_path):
+    vault = {
+        "environment.name": "gym:ToyVault-v0",
+        "environment.modules": "tests.gym_toys",
+        "environment.wrappers": STACKED,
+    }
+    run_stage("evaluate", tmp_path / "games", episodes=2, workers=1, **vault)
+
+    run_stage("replay", tmp_path / "films", variant="", evaluation=str(tmp_path / "games"), episodes="0,1")
+
+    films = sorted(path.name for path in (tmp_path / "films").glob("*.html"))
+    assert films == ["episode-00000.html", "episode-00001.html"]
