@@ -4,7 +4,7 @@
 
 A customer has one of three problems. A good clerk asks for the order number first, then does what helps: a clerk who promises something
 before ends the dialogue with -0.5, the right remedy pays 1, a wrong one 0. These clerks ask in a third of the dialogues and choose
-remedies by chance, so that an agent which speaks as they do earns about -0.2, and the best possible one 1.
+remedies by chance, so that an agent which speaks as they do earns about -0.26, and the best possible one 1.
 
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/desk_ilql --config.task=dialogues \\
         --config.data=dialogues.jsonl --config.network.checkpoint=FOLDER --config.options='{"environment": "help_desk:HelpDesk"}'
