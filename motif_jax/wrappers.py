@@ -14,10 +14,9 @@ of the text's count in the episode, times a coefficient. The second is the task'
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -26,7 +25,6 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
 from motif_jax.core.errors import UserError
-from motif_jax.core.sentences import split_bytes
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.gym_task.text_readers import (
@@ -38,159 +36,13 @@ from motif_jax.envs.gym_task.text_readers import (
     pays_last_text,
 )
 from motif_jax.motif.reward.reward_function import encode
-from motif_jax.rl.algorithms import total_reward
-from motif_jax.rl.algorithms.total_reward import RewardTerms
-from motif_jax.rl.reward_keys import MESSAGE, SENTENCE
-from motif_jax.rl.sentence_rewards import pay_sentences
+from motif_jax.rl.episode_rewards import EpisodeRewards, Pay, Terms
+from motif_jax.rl.episode_rewards import Parts as Parts  # for users
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
 MOST_BYTES = 256  # of a text that a reward reads
-
-# Texts -> g of each, before the count.
-Pay = Callable[[Sequence[bytes]], np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Terms(RewardTerms):
-    """How the two rewards are combined; the defaults are those of `train_agent` on a score task.
-
-    All but `quantile`, `normalise`, `two_decimals` and `by` are fields of `RewardTerms`.
-
-    Attributes:
-      quantile: normalised rewards at or below this quantile of the training messages become 0; 'auto': at or below the
-        threshold that the labels advise; None: no threshold.
-      normalise: False pays raw rewards.
-      two_decimals: the threshold rounded as in the published quantile file; None: as the reward run says.
-      by: 'message', or 'sentence': the sentences of a text are paid and counted apart (docs/rewards.md).
-      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
-      intrinsic_coefficient, extrinsic_coefficient: weights of the two rewards.
-      extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
-    """
-
-    quantile: float | str | None = 0.5
-    normalise: bool = True
-    two_decimals: bool | None = None
-    by: str = MESSAGE
-
-    def __post_init__(self) -> None:
-        if self.by not in (MESSAGE, SENTENCE):
-            raise UserError(f"by={self.by!r}: must be {MESSAGE!r} or {SENTENCE!r}")
-
-    def task(self, reward: Any) -> np.ndarray:
-        """The task's reward, scaled and clipped, before its coefficient: float32 [...]."""
-        reward = np.asarray(reward, np.float32)
-        return total_reward.scale_reward(reward, self.extrinsic_scale, self.extrinsic_clip)
-
-    def counted(self, paid: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """g / N^exponent: float32 [...]."""
-        return total_reward.discount_by_count(paid, count, self.count_exponent)
-
-    def total(self, task: np.ndarray, counted: np.ndarray) -> np.ndarray:
-        """The weighted sum that an agent learns from: float32 [...]."""
-        weights = (self.extrinsic_coefficient, self.intrinsic_coefficient)
-        return total_reward.total_reward(task, counted, *weights)
-
-
-class Parts(NamedTuple):
-    """The parts of the rewards of N steps, float32 [N] each (`visits`: int64).
-
-    Attributes:
-      extrinsic: the environment's own reward.
-      intrinsic: g, normalised and thresholded.
-      visits: how often the text was seen in the episode, including this time.
-      counted: g / visits^exponent.
-      total: the wrapped environment's reward.
-
-    The step that ends an episode has in `intrinsic`, `counted` and `total` also what the final observation is paid.
-    """
-
-    extrinsic: np.ndarray
-    intrinsic: np.ndarray
-    visits: np.ndarray
-    counted: np.ndarray
-    total: np.ndarray
-
-
-class _EpisodeRewards:
-    """The rewards of `size` episodes side by side: their last texts, how often each was seen, and sums so far.
-
-    A step of the wrapped environments is `pay_step`, then `take_text` of each new observation, then `finish_step`.
-    """
-
-    def __init__(self, pay: Pay, terms: Terms, size: int, pays_last: bool) -> None:
-        self._pay = pay
-        self.terms = terms
-        self._pays_last = pays_last
-        self._counts: list[dict[bytes, int]] = [{} for _ in range(size)]
-        self._visits: list[dict[bytes, int]] = [{} for _ in range(size)]  # of sentences, where these are paid
-        self._text = [b""] * size
-        self._count = np.ones(size, np.int64)
-        self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
-        self.lengths = np.zeros(size, np.int64)
-
-    def begin_episode(self, column: int) -> None:
-        self._counts[column] = {}
-        self._visits[column] = {}
-        self.lengths[column] = 0
-        for values in self.sums.values():
-            values[column] = 0
-
-    def take_text(self, column: int, text: Any, count: int | None) -> None:
-        """Keeps the text of an observation until it is paid; `count` is the environment's, None to count here."""
-        data = _bytes(text)
-        counts = self._counts[column]
-        counts[data] = counts.get(data, 0) + 1
-        self._text[column] = data
-        self._count[column] = counts[data] if count is None else count
-
-    def pay_step(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
-        """The rewards of a step: the task's [N], and those of the texts that the actions were chosen on.
-
-        Columns that are not `running` (bool [N]) get nothing.
-        """
-        paid, counted = self._rate(running)
-        task = np.where(running, self.terms.task(extrinsic), np.float32(0))
-        total = self.terms.total(task, counted)
-        return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
-
-    def finish_step(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
-        """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to the episodes' sums."""
-        if self._pays_last and ended.any():
-            paid, counted = self._rate(ended)
-            parts = parts._replace(
-                intrinsic=parts.intrinsic + paid,
-                counted=parts.counted + counted,
-                total=parts.total + self.terms.total(np.zeros_like(counted), counted),
-            )
-        for name, values in self.sums.items():
-            values += getattr(parts, name)
-        self.lengths += running
-        return parts
-
-    def _rate(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """g of the texts of `columns` (bool [N]) and g after the counts, float32 [N] each; 0 in the other columns."""
-        if self.terms.by == SENTENCE:
-            return self._rate_sentences(columns)
-        paid = np.where(columns, np.asarray(self._pay(self._text), np.float32), np.float32(0))
-        return paid, self.terms.counted(paid, self._count)
-
-    def _rate_sentences(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        paid = np.zeros(len(columns), np.float32)
-        counted = np.zeros(len(columns), np.float32)
-        for column in np.flatnonzero(columns).tolist():
-            sentences = split_bytes(self._text[column])
-            values = np.asarray(self._pay(sentences), np.float32).tolist()
-            value_of = dict(zip(sentences, values, strict=True))
-            paid[column] = sum(values)
-            amounts = pay_sentences(sentences, value_of, self._visits[column], self.terms.count_exponent)
-            counted[column] = sum(amounts)
-        return paid, counted
-
-    def episode_sums(self) -> dict[str, np.ndarray]:
-        """Sums of the episodes so far: name -> float64 [N], and `length`."""
-        returns = {f"{name}_return": values.copy() for name, values in self.sums.items()}
-        return {**returns, "length": self.lengths.copy()}
+TERMS = Terms()  # those of `train_agent` on a score task
 
 
 def _bytes(text: Any) -> bytes:
@@ -239,14 +91,14 @@ class IntrinsicReward(gymnasium.Wrapper):
         self,
         env: gymnasium.Env,
         reward: Any,
-        terms: Terms = Terms(),
+        terms: Terms = TERMS,
         text: TextSource = "message",
         count: str | None = None,
         last_text: bool | None = None,
     ) -> None:
         super().__init__(env)
         pays_last = pays_last_text(env) if last_text is None else last_text
-        self._episode_rewards = _EpisodeRewards(_payment(reward, terms), terms, 1, pays_last)
+        self._episode_rewards = EpisodeRewards(_payment(reward, terms), terms, 1, pays_last)
         self._reader = TextReader(text, count, env.observation_space)
 
     @classmethod
@@ -267,7 +119,9 @@ class IntrinsicReward(gymnasium.Wrapper):
         return observation, info
 
     def _take_text(self, step: CaptionedStep) -> None:
-        self._episode_rewards.take_text(0, self._reader.text(step), self._reader.count(step.observation))
+        self._episode_rewards.take_text(
+            0, _bytes(self._reader.text(step)), self._reader.count(step.observation)
+        )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
         """Plays one action; its reward is paid for the observation that it was chosen on, and for a final one."""
@@ -308,14 +162,14 @@ class VectorIntrinsicReward(VectorWrapper):
         self,
         env: VectorEnv,
         reward: Any,
-        terms: Terms = Terms(),
+        terms: Terms = TERMS,
         text: TextSource = "message",
         count: str | None = None,
         last_text: bool | None = None,
     ) -> None:
         super().__init__(env)
         pays_last = pays_last_text(env) if last_text is None else last_text
-        self._episode_rewards = _EpisodeRewards(_payment(reward, terms), terms, env.num_envs, pays_last)
+        self._episode_rewards = EpisodeRewards(_payment(reward, terms), terms, env.num_envs, pays_last)
         self._reader = BatchReader(text, count, env)
         self._ended = np.zeros(env.num_envs, bool)
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
@@ -328,7 +182,9 @@ class VectorIntrinsicReward(VectorWrapper):
 
     def _take_text(self, steps: Mapping[int, CaptionedStep]) -> None:
         for column, text in self._reader.texts(steps).items():
-            self._episode_rewards.take_text(column, text, self._reader.count(steps[column].observation))
+            self._episode_rewards.take_text(
+                column, _bytes(text), self._reader.count(steps[column].observation)
+            )
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts episodes: all, or those of `options["reset_mask"]`."""

@@ -39,7 +39,7 @@ IDENTITY = (
 
 def check(launched: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, launched)
-    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.before_key_existed)
+    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.defaults_of_older_runs)
     config = read_section(CloningConfig, launched)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
@@ -101,7 +101,7 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
 
 
 def run(launched: ConfigDict, workdir: Path) -> int:
-    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.before_key_existed)
+    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.defaults_of_older_runs)
     resolved_config = resolved(launched)
     config = read_section(CloningConfig, resolved_config)
     agent = agent_config(resolved_config)

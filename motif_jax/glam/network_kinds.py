@@ -29,7 +29,7 @@ class LanguageNetworkKind(NetworkKind):
 
     named_by = "model"
     splits = True
-    before_key_existed = MappingProxyType({"network.chat": chat_prompts.NEVER})
+    defaults_of_older_runs = MappingProxyType({"network.chat": chat_prompts.NEVER})
     announces_compilation = True
 
     @classmethod

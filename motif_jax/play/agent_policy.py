@@ -95,7 +95,7 @@ def read_config(folder: str | Path) -> AgentConfig:
     step = reward_choice.settled(folder)
     if step is not None:
         config["reward"]["step"] = step
-    earlier = agent_networks.class_of(agent_config(config)).before_key_existed
+    earlier = agent_networks.class_of(agent_config(config)).defaults_of_older_runs
     for key in run_folder.absent_keys(config, earlier):
         section, _, name = key.rpartition(".")
         config[section][name] = earlier[key]

@@ -37,7 +37,7 @@ IDENTITY = (
 
 def _keep_earlier(config: ConfigDict, workdir: Path) -> tuple[str, ...]:
     """Gives the keys that a run's config does not have their earlier values; returns their names."""
-    earlier = agent_networks.class_of(agent_config(config)).before_key_existed
+    earlier = agent_networks.class_of(agent_config(config)).defaults_of_older_runs
     return run_folder.keep_earlier(workdir, config, earlier)
 
 

@@ -45,9 +45,8 @@ def paid(last_text: bool) -> tuple[np.ndarray, np.ndarray | None, BatchMessages]
     texts = np.zeros((5, 1, *spec.observation[spec.text_field].shape), np.uint8)
     texts[:, 0, 0] = list(TEXTS.encode())
     observation = {spec.text_field: texts, spec.count_field: np.array(COUNTS, np.int32)[:, None]}
-    intrinsic, of_last, version = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(
-        observation, columns_of(LAST)
-    )
+    lookup = RewardLookup(spec, reward, 1.0, Meters(), 0)
+    intrinsic, of_last, version = lookup.pay(observation, columns_of(LAST))
     assert version == 3
     return intrinsic[:, 0], None if of_last is None else of_last[:, 0], reward.observed[0]
 
@@ -74,7 +73,8 @@ def test_a_row_that_a_batch_repeats_from_the_one_before_is_paid_once() -> None:
     observation = {spec.text_field: texts, spec.count_field: np.ones((3, 1), np.int32)}
     reward = Alphabet()
     last = np.array([1, 0, 0], bool)[:, None]
-    _, of_last, _ = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, columns_of(last))
+    lookup = RewardLookup(spec, reward, 1.0, Meters(), 0)
+    _, of_last, _ = lookup.pay(observation, columns_of(last))
     np.testing.assert_array_equal(of_last, np.zeros((2, 1)))
     assert bytes(reward.observed[0].texts[:, 0]) == b"a"
 

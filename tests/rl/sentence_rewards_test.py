@@ -146,7 +146,8 @@ def test_messages_of_one_sentence_are_paid_as_by_message() -> None:
     ]
 
     by_sentence, _, _ = pay(sentence_lookup(exponent=2.0), messages)
-    by_message, _, _ = pay(RewardLookup(SPEC, TwoSentences(), 2.0, Meters(), 0), messages)
+    message_lookup = RewardLookup(SPEC, TwoSentences(), 2.0, Meters(), 0)
+    by_message, _, _ = pay(message_lookup, messages)
 
     np.testing.assert_allclose(by_sentence, by_message / np.array(counts)[:-1] ** 2.0, rtol=1e-6)
 
