@@ -12,6 +12,7 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
+from motif_jax.core.sentences import split_rows
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl.config import AgentReward
@@ -185,7 +186,8 @@ class EpisodeRater:
     def _rate_sentences(self, record: PlayedEpisode) -> RatedEpisode:
         assert record.texts is not None, "a reward of the text rates environments that show one"
         assert record.text_index is not None
-        sentences_of, value_of = rate_sentences(record.texts, self.lookup)
+        divided = split_rows(record.texts)
+        sentences_of, value_of = rate_sentences(divided, self.lookup(divided.sentences))
         visits: dict[bytes, int] = {}
         uncounted = []
         discounted = []
@@ -271,9 +273,9 @@ class LiveRater:
         """The sentences of a text uint8 [L], and what each is paid before the counts."""
         key = text.tobytes()
         if key not in self._sentences:
-            sentences_of, value_of = rate_sentences(
-                text[None], lambda rows: np.asarray(self._stages.pay(self._of_text(rows).values))
-            )
+            divided = split_rows(text[None])
+            values = self._stages.pay(self._of_text(divided.sentences).values)
+            sentences_of, value_of = rate_sentences(divided, values)
             self._sentences[key] = (sentences_of[0], value_of)
         return self._sentences[key]
 

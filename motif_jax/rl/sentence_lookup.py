@@ -9,6 +9,7 @@ import numpy as np
 
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.distinct import distinct_rows
+from motif_jax.core.sentences import split_rows
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.intrinsic import BatchMessages, RewardKind
 from motif_jax.rl.reward_lookup import Columns, RewardLookup
@@ -49,19 +50,13 @@ class SentenceLookup(RewardLookup):
         self, observation: Mapping[str, np.ndarray], is_paid: np.ndarray, steps: int, columns: Columns
     ) -> tuple[np.ndarray, int]:
         texts = observation[self._text_field][: len(is_paid)]
-        version = 0
-
-        def lookup(sentences: np.ndarray) -> np.ndarray:
-            nonlocal version
-            # A frozen reward looks at no counts.
-            counts = np.ones(len(sentences), np.int64)
-            paid = self._reward.pay(BatchMessages(sentences, counts, steps, self._number))
-            version = paid.version
-            return paid.values
-
         with self._meters.time("batcher/lookup"):
             messages, ids = distinct_rows(texts.reshape(is_paid.size, -1))
-            sentences_of, value_of = rate_sentences(messages, lookup)
+            divided = split_rows(messages)
+            # A frozen reward looks at no counts.
+            counts = np.ones(len(divided.sentences), np.int64)
+            paid = self._reward.pay(BatchMessages(divided.sentences, counts, steps, self._number))
+            sentences_of, value_of = rate_sentences(divided, paid.values)
             pays = np.array([any(value_of[sentence] for sentence in parts) for parts in sentences_of])
             ids = ids.reshape(is_paid.shape)
             values = np.zeros(is_paid.shape, np.float32)
@@ -77,7 +72,7 @@ class SentenceLookup(RewardLookup):
                     sums[sentence] = (steps_before + 1, paid_before + amount)
             self.paid_texts.add_sums(sums)
         self._number += 1
-        return values, version
+        return values, paid.version
 
     def _visits_of(self, columns: Columns, row: int, column: int) -> Visits:
         """The visits in the episode of a paid row."""

@@ -6,11 +6,11 @@ an agent is paid again and again for a sentence that it likes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
-from motif_jax.core.sentences import split_rows
+from motif_jax.core.sentences import SentenceRows
 
 # Sentence -> how often it was paid in an episode.
 Visits = MutableMapping[bytes, int]
@@ -36,16 +36,13 @@ def pay_sentences(
     return amounts
 
 
-def rate_sentences(
-    messages: np.ndarray, lookup: Callable[[np.ndarray], np.ndarray]
-) -> tuple[list[list[bytes]], dict[bytes, float]]:
-    """The sentences of messages uint8 [N, L], and g of each.
+def rate_sentences(divided: SentenceRows, values: np.ndarray) -> tuple[list[list[bytes]], dict[bytes, float]]:
+    """The sentences of each of N messages, and g of each distinct sentence.
 
     Args:
-      lookup: distinct texts uint8 [M, L] -> g of each, float32 [M].
+      values: g of `divided.sentences`, float [M].
     """
-    divided = split_rows(messages)
     sentences = [row.tobytes().rstrip(b"\0") for row in divided.sentences]
-    values = np.asarray(lookup(divided.sentences), np.float32).tolist()
     of_message = [[sentences[index] for index in indices] for indices in divided.of_message]
-    return of_message, dict(zip(sentences, values, strict=True))
+    value_of = dict(zip(sentences, np.asarray(values, np.float32).tolist(), strict=True))
+    return of_message, value_of
