@@ -15,9 +15,9 @@ from motif_jax.core import config as checks
 from motif_jax.core import interruption, run_folder
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json
+from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.core.progress import Progress
-from motif_jax.motif.annotation import judge_probes, judging, shards
+from motif_jax.motif.annotation import answers_page, judge_probes, judging, shards
 from motif_jax.motif.annotation.annotator import (
     Annotator,
     Question,
@@ -228,7 +228,7 @@ def _annotate(
         # Unfinished without an interruption: `config.limit` ended a pilot.
         return interruption.EXIT_CODE if stop.requested else 0
 
-    merged = _merge(config, annotation, questions, manifest, dataset)
+    merged = _merge(config, workdir, annotator, annotation, questions, manifest, dataset)
     if merged is not None:
         atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
     return 0
@@ -274,6 +274,8 @@ def _cut_warning(summary: dict[str, Any]) -> str:
 
 def _merge(
     config: ConfigDict,
+    workdir: Path,
+    annotator: Annotator,
     annotation: shards.Annotation,
     questions: QuestionList,
     manifest: dict,
@@ -293,17 +295,17 @@ def _merge(
 
         # The figures judge the answers as they were given, before the correction.
         figures = _judge_figures(config, questions, answers)
-        if config.correct_position_bias:
-            answers = judging.corrected(answers)
-        merged = shards.merge(questions, answers)
+        counted = judging.corrected(answers) if config.correct_position_bias else answers
+        merged = shards.merge(questions, counted)
 
         summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
         summary["questions_per_pair"] = len(answers) / num_pairs
         if merged.position_bias is not None:
             summary["position_bias"] = merged.position_bias
+        others = None
         if config.agreement_with:
-            reference_path = shards.Annotation(dataset.folder, config.agreement_with).preference_path
-            agreement = judging.agreement(merged.labels, np.load(reference_path))
+            others = np.load(shards.Annotation(dataset.folder, config.agreement_with).preference_path)
+            agreement = judging.agreement(merged.labels, others)
             summary["agreement"] = {"with": config.agreement_with, **agreement}
         ranked = _ranked(config, dataset, figures, merged)
         if figures:
@@ -313,6 +315,12 @@ def _merge(
     print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
     if figures:
         print(f"{judging.describe_order(ranked)}\n{figures['advice']}", flush=True)
+        pairs = answers_page.judged_pairs(_captions(config, dataset), questions, answers, merged, others)
+        question = annotator.preview(questions.questions[0]).text if questions.questions else ""
+        judge = answers_page.JudgeSummary(annotation.name, figures, ranked, question, config.agreement_with)
+        page = workdir / answers_page.PAGE
+        atomic_write_text(page, answers_page.render(pairs, judge))
+        print(f"every pair: {page}", flush=True)
     if manifest["questions"].get("captions", {}).get("messages"):
         messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
         outcomes = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))

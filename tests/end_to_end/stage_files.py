@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 # Files below the folder of a trial, by stage, besides the run's config.json; of several episodes the first.
 FILES = {
     "annotate": """
+        run/answers.html
         pairs/annotations/lexicon_msg_defaultgoal/probabilities.npy
         pairs/annotations/lexicon_msg_defaultgoal/shard-00000-of-00001.json
         pairs/annotations/lexicon_msg_defaultgoal/shard-00000-of-00001.jsonl
@@ -184,6 +185,7 @@ FILES = {
 # The keys that a program finds in run/summary.json.
 SUMMARIES = {
     "annotate": """
+        run/answers.html
         annotator asked cached_tokens completion_tokens dataset_questions finished merged name num_shards
         pairs prompt_tokens questions questions_per_second retried_share seconds shard store_hits tie_share
         tokens_per_second unknown_notes unknown_share

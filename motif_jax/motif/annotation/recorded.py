@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FORMS, Form
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Question, own_options
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Preview, Question, own_options
 from motif_jax.motif.annotation.config import AnnotatorConfig
 
 
@@ -46,6 +46,20 @@ class RecordedAnnotator(Annotator):
                 )
             yield position, answer
 
+    def preview(self, question: Question) -> Preview:
+        """What the recorded annotator read, without its answer; the captions where they were not asked."""
+        answer = self._answers.get(question.items)
+        if answer is None:
+            return super().preview(question)
+        asked = [turn for turn in answer.turns if turn["role"] != "assistant"]
+        return Preview("\n".join(f"[{turn['role']}]\n{_content(turn)}" for turn in asked))
+
+
+def _content(turn: Mapping[str, Any]) -> str:
+    """A turn's text. An annotator without a conversation has left the captions, as a list."""
+    content = turn["content"]
+    return content if isinstance(content, str) else "\n----\n".join(content)
+
 
 def _answers_file(config: AnnotatorConfig) -> Path:
     path = Path(str(own_options(config).get("file", "")))
@@ -66,7 +80,7 @@ def read_recorded_answers(path: Path, form: Form) -> dict[tuple[str, ...], Answe
             probabilities = value["probabilities"]
             verdict_probabilities = None if probabilities is None else tuple(map(float, probabilities))
             answers[tuple(value["items"])] = Answer(
-                labels[value["label"]], verdict_probabilities, mass=value["mass"]
+                labels[value["label"]], verdict_probabilities, turns=tuple(value["turns"]), mass=value["mass"]
             )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: must be conversations that annotate has kept ({error!r})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import PAIR
+from motif_jax.motif.annotation.annotator import Question
+from motif_jax.motif.annotation.recorded import RecordedAnnotator
 from tests.end_to_end.annotate_datasets import write_dataset
-from tests.reward_fixtures import run_stage
+from tests.reward_fixtures import annotation_config, run_stage
 
 TEXTS = ["You kill the newt!", "It's a wall.", "You see here a dagger.", "$ - 4 gold pieces."]
 PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != second]
@@ -52,6 +56,35 @@ def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> 
     folder = tmp_path / "dataset/annotations"
     first, again = (np.load(folder / name / "probabilities.npy") for name in ("lexicon", "again"))
     np.testing.assert_array_equal(first, again)
+
+
+def test_the_page_shows_what_the_recorded_annotator_read(conversations, tmp_path) -> None:
+    run = annotate_again(tmp_path, conversations)
+    assert (
+        "[captions]\nYou kill the newt!\n----\nIt&#x27;s a wall.</pre>" in (run / "answers.html").read_text()
+    )
+
+
+def test_what_was_asked_is_shown_and_the_answer_is_not(tmp_path) -> None:
+    turns = [{"role": role, "content": f"from the {role}"} for role in ("system", "user", "assistant")]
+    answer = {
+        "items": ["a", "b"],
+        "label": "first",
+        "probabilities": [0.9, 0.1, 0.0],
+        "mass": 1.0,
+        "turns": turns,
+    }
+    path = tmp_path / "answers.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(answer).encode()))
+    config = annotation_config({"annotator": RECORDED, "options": json.dumps({"file": str(path)})})
+
+    annotator = RecordedAnnotator(config, PAIR)
+
+    assert (
+        annotator.preview(Question("1", ("a", "b"))).text
+        == "[system]\nfrom the system\n[user]\nfrom the user"
+    )
+    assert annotator.preview(Question("2", ("b", "a"))).text == "b\n----\na"
 
 
 def test_a_question_without_an_answer_is_refused(conversations, tmp_path) -> None:

@@ -1,0 +1,137 @@
+"""The page of an annotator's answers: the pairs, by order, and what a reader finds on it."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.motif.annotation import answers_page, judging
+from motif_jax.motif.annotation.answers_page import JudgeSummary, judged_pairs
+from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
+from motif_jax.motif.annotation.shards import merge
+from motif_jax.motif.annotation.store import StoredAnswer
+
+CAPTIONS = [("kill", "wall"), ("wall", "kill"), ("gold", "gold"), ("gold", "wall"), ("kill", "wall")]
+# What was asked -> the probabilities of the first caption, the second, a tie.
+PROBABILITIES = {
+    ("kill", "wall"): (0.9, 0.1, 0.0),
+    ("wall", "kill"): (0.3, 0.7, 0.0),
+    ("gold", "wall"): (0.6, 0.4, 0.0),
+    ("wall", "gold"): (0.8, 0.2, 0.0),
+}
+
+
+def answered(orders: str = "both", probabilities=PROBABILITIES, others=None) -> list[answers_page.JudgedPair]:
+    questions = caption_questions(CAPTIONS, len(CAPTIONS), QuestionHasher({}), orders)
+    answers = [probabilities[question.items] for question in questions.questions]
+    stored = [StoredAnswer(int(np.argmax(p)), p) if p else StoredAnswer(UNKNOWN) for p in answers]
+    return judged_pairs(CAPTIONS, questions, stored, merge(questions, stored), others)
+
+
+def test_a_pair_and_its_reverse_are_one_and_equal_captions_are_left_out() -> None:
+    kill, gold = answered()
+    assert (kill.captions, kill.occurrences) == (("kill", "wall"), 3)
+    assert (gold.captions, gold.occurrences) == (("gold", "wall"), 1)
+
+
+def test_probabilities_are_of_the_first_caption_in_either_order() -> None:
+    kill, gold = answered()
+    assert (kill.shown_first, kill.shown_second) == (0.9, 0.7)
+    assert kill.probabilities == pytest.approx((0.8, 0.2, 0.0))
+    assert kill.label == FIRST
+    assert (gold.shown_first, gold.shown_second) == (0.6, 0.2)
+    assert gold.probabilities == pytest.approx((0.4, 0.6, 0.0))
+    assert gold.label == SECOND
+
+
+def test_orders_agree_where_they_have_the_same_winner() -> None:
+    assert [pair.orders_agree for pair in answered()] == [True, False]
+
+
+def test_a_pair_that_was_asked_reversed_is_turned() -> None:
+    # Of each pair one order is drawn: in both cases the probabilities are those of "kill" and of "gold".
+    kill, gold = answered("once")
+    assert kill.orders_agree is None
+    assert sum(map(math.isfinite, (kill.shown_first, kill.shown_second))) == 1
+    by_order = {"kill": (0.9, 0.7), "gold": (0.6, 0.2)}
+    for pair in (kill, gold):
+        shown_first, shown_second = by_order[pair.captions[0]]
+        expected = shown_first if math.isfinite(pair.shown_first) else shown_second
+        assert pair.probabilities[FIRST] == pytest.approx(expected)
+
+
+def test_an_order_without_a_verdict_is_left_open() -> None:
+    kill, _ = answered(probabilities={**PROBABILITIES, ("wall", "kill"): None})
+    assert (kill.shown_first, kill.orders_agree) == (0.9, None)
+    assert math.isnan(kill.shown_second)
+
+
+def page(pairs, other: str = "", question: str = "Which?") -> str:
+    figures = {
+        "answers": 4, "first_share": 0.75, "tie_share": 0.0, "unknown_share": 0.0, "mass": 0.98, "consistent": 0.5,
+        "advice": "Ask both orders.",
+    }  # fmt: skip
+    ranked = [judging.RankedCaption("kill", 0.8, 3), judging.RankedCaption("", 0.2, 4)]
+    return answers_page.render(pairs, JudgeSummary("qwen", figures, ranked, question, other))
+
+
+def rows(html: str, table: str) -> list[list[str]]:
+    """The texts of the cells of a table's body."""
+    body = re.search(rf'<table id="{table}".*?<tbody>(.*?)</tbody>', html, re.DOTALL)
+    assert body is not None
+    return [
+        [re.sub("<.*?>", " ", cell).strip() for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)]
+        for row in re.findall(r"<tr>.*?</tr>", body[1], re.DOTALL)
+    ]
+
+
+def test_a_row_has_the_pair_the_verdict_and_both_orders() -> None:
+    kill, gold = rows(page(answered()), "judged")
+    assert kill == ["kill", "wall", "A", "0.80", "0.20", "0.00", "0.90", "0.70", "agree", "3"]
+    assert gold == ["gold", "wall", "B", "0.40", "0.60", "0.00", "0.60", "0.20", "disagree", "1"]
+
+
+def test_another_annotators_verdict_stands_beside_and_differences_can_be_searched() -> None:
+    others = np.array([FIRST, SECOND, TIE, FIRST, FIRST])
+    html = page(answered(others=others), other="lexicon")
+    kill, gold = rows(html, "judged")
+    assert kill[-1] == "A"
+    assert gold[-1].split() == ["A", "differs"]
+    assert "as lexicon" in html
+    assert "the words disagree, differs" in html
+
+
+def test_captions_stand_in_the_judges_order() -> None:
+    assert rows(page(answered()), "ranked") == [["kill", "0.80", "3"], ["(no message)", "0.20", "4"]]
+
+
+def test_texts_of_games_and_models_are_shown_as_texts() -> None:
+    probabilities = {
+        tuple(text.replace("kill", "<b>kill") for text in items): p for items, p in PROBABILITIES.items()
+    }
+    captions = [tuple(text.replace("kill", "<b>kill") for text in pair) for pair in CAPTIONS]
+    questions = caption_questions(captions, len(captions), QuestionHasher({}), "both")
+    stored = [
+        StoredAnswer(int(np.argmax(probabilities[q.items])), probabilities[q.items])
+        for q in questions.questions
+    ]
+    pairs = judged_pairs(captions, questions, stored, merge(questions, stored))
+    html = page(pairs, question="<script>alert(1)</script>")
+    assert "<b>" not in html
+    assert "<script>alert" not in html
+
+
+def test_a_page_of_many_pairs_says_which_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers_page, "MOST_PAIRS", 1)
+    html = page(answered())
+    assert len(rows(html, "judged")) == 1
+    assert "The 1 pairs that the dataset has most often." in html
+
+
+def test_one_order_has_no_chart_of_both() -> None:
+    assert "Both orders of a pair" in page(answered())
+    assert "Both orders of a pair" not in page(answered("once"))
