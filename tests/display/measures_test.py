@@ -108,6 +108,13 @@ def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(monkeypatch, capsys
         assert [method, f"{number}.914"] in cells
 
 
+def test_a_table_that_fits_is_shown_once(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text_tables.show(("task", "success"), [["DoorKey", "0.91"]], "[title]", "a note")
+    shown = capsys.readouterr().out
+    assert [shown.count(text) for text in ("[title]", "DoorKey", "0.91", "a note")] == [1, 1, 1, 1]
+
+
 ROWS = [
     {
         "index": 1,

@@ -39,6 +39,16 @@ def test_the_page_of_no_texts_says_so() -> None:
     assert "no text" in token_page.render([], "Tokens", "")
 
 
+def test_the_largest_number_of_all_texts_has_the_full_colour() -> None:
+    several = [TokenText("one", ["a"], {"value": [-3.0]}), TokenText("two", ["b"], {"value": [2.0]})]
+    assert '{"scales":{"value":3.0}}' in token_page.render(several, "Tokens", "")
+
+
+def test_a_row_of_zeros_has_a_scale() -> None:
+    page = token_page.render([TokenText("zeros", ["a", "b"], {"value": [0.0, 0.0]})], "Tokens", "")
+    assert '{"scales":{"value":1.0}}' in page
+
+
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokens")

@@ -24,6 +24,11 @@ def test_without_the_option_an_environment_decides_on_its_last_text(name: str) -
         assert environment.spec == registry.spec(name)
 
 
+def test_places_are_for_environments_that_keep_them() -> None:
+    with contextlib.closing(registry.make_group("tests.toys:Corridor", 2, places=[4, 5])) as group:
+        assert group.count == 2
+
+
 def test_an_environment_without_text_is_refused_where_one_is_needed() -> None:
     with pytest.raises(
         UserError, match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text"

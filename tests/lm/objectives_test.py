@@ -158,6 +158,8 @@ def test_the_decoder_writes_what_follows_the_prompt(seed: int) -> None:
         assert [*prompt, *targets] == prompted.tokens[row, :length].tolist()
         inputs = batch.tokens[row][batch.valid[row]]
         assert inputs.tolist() == [TOKENS.start, *targets][:7]
+    # What is not the prompt's is padding, of a row without a prompt too.
+    assert (batch.prompt[~batch.prompt_valid] == TOKENS.pad).all()
 
 
 def test_nothing_is_predicted_of_an_empty_row() -> None:

@@ -58,3 +58,25 @@ def test_a_training_is_judged_by_its_first_and_last_fifth() -> None:
         "Sign of reward hacking: from the first 20 % of training (n = 20) to the last 20 % (n = 20), intrinsic return 1 to 3 rises "
         "while dungeon level 1.00 to 0.33 falls."
     )
+
+
+def evaluation(reward: float, folder: str) -> dict[str, object]:
+    """What `read_evaluation` returns of 20 episodes that a reward in `folder` has rated."""
+    rows = [{"index": index, "seed": index, "intrinsic_return": reward, "dlvl": 2.0} for index in range(20)]
+    return {
+        "measures": {"intrinsic_return": {}, "dlvl": {}},
+        "plan": {"environment": "toy", "reward": {"dir": folder}},
+        "rows": rows,
+    }
+
+
+def test_evaluations_are_compared_by_one_reward_alone() -> None:
+    baseline = evaluation(1.0, "/runs/reward")
+
+    same = hacking.judge_evaluations(baseline, evaluation(3.0, "/runs/reward"), ("random", "agent"))
+    other = hacking.judge_evaluations(baseline, evaluation(3.0, "/runs/other"), ("random", "agent"))
+
+    assert "intrinsic return 1 to 3 rises" in same.line
+    assert other.line == (
+        "Not checked for reward hacking: random and agent were rated by different rewards (dir /runs/reward and /runs/other)."
+    )
