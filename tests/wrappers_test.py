@@ -152,9 +152,9 @@ def test_another_way_to_pay_is_refused() -> None:
     ],
 )
 def test_one_kind_of_caption_function_serves_single_environments_and_vectors(text: Any) -> None:
-    single = wrappers.IntrinsicReward(Told(), worth, TERMS, text=text)
+    single = wrappers.IntrinsicReward(TalkingWithFields(), worth, TERMS, text=text)
     expected = play(single)[0]
-    envs = SyncVectorEnv([Told, Told], autoreset_mode=AutoresetMode.SAME_STEP)
+    envs = SyncVectorEnv([TalkingWithFields, TalkingWithFields], autoreset_mode=AutoresetMode.SAME_STEP)
     env = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=text)
     env.reset(seed=0)
     paid = [env.step(np.zeros(2, int))[1] for _ in expected]
@@ -162,7 +162,7 @@ def test_one_kind_of_caption_function_serves_single_environments_and_vectors(tex
     assert len(set(expected)) > 1
 
 
-class Told(Talking):
+class TalkingWithFields(Talking):
     """`Talking` with its text in a nested `info`."""
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:

@@ -35,10 +35,10 @@ def recorded(name, options):
 
 def refused(name, options, kind="recorded", policy="recorded"):
     """The line with which a text task is refused."""
-    return told(lambda: tasks.make(name, options).check(kind, policy))
+    return error_line(lambda: tasks.make(name, options).check(kind, policy))
 
 
-def told(call, *arguments, **options):
+def error_line(call, *arguments, **options):
     """The line with which a call is refused."""
     with pytest.raises((UserError, ValueError, RuntimeError)) as error:
         call(*arguments, **options)

@@ -15,7 +15,7 @@ from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recording, record
 from motif_jax.rl.actors.rerecording import record_actions
-from tests.envs.playing import told
+from tests.envs.playing import error_line
 
 
 def test_the_wall_clock_does_not_change_a_game(repository):
@@ -61,7 +61,9 @@ def test_switches_are_recorded():
     recording = record_actions("NetHackScore-v1", switches, 3, np.ones(9, int))
     assert recording.options == {"max_episode_steps": 5, "compat": {"crop_row_offset": True}}
     assert recording.actions.tolist() == [1] * 5
-    unknown = told(record_actions, "NetHackScore-v1", {"compat": {"seed_noop": True}}, 3, np.ones(1, int))
+    unknown = error_line(
+        record_actions, "NetHackScore-v1", {"compat": {"seed_noop": True}}, 3, np.ones(1, int)
+    )
     assert "seed_noop" in unknown
 
 

@@ -40,10 +40,10 @@ CLOCK = """
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
-static time_t told(void) { return atol(getenv("TOLD_TIME")); }
-time_t time(time_t *into) { time_t now = told(); if (into) *into = now; return now; }
+static time_t error_line(void) { return atol(getenv("TOLD_TIME")); }
+time_t time(time_t *into) { time_t now = error_line(); if (into) *into = now; return now; }
 int gettimeofday(struct timeval *into, void *zone) {
-  if (into) { into->tv_sec = told(); into->tv_usec = 0; }
+  if (into) { into->tv_sec = error_line(); into->tv_usec = 0; }
   return 0;
 }
 """

@@ -7,7 +7,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row, empty_observation, row
-from tests.envs.playing import installed_names, told
+from tests.envs.playing import error_line, installed_names
 
 TEXT = ArraySpec((4,), "uint8")
 MASK = ArraySpec((2,), "uint8")
@@ -44,7 +44,7 @@ def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
     here.check_action(0)
     here.check_action(1)
     for action in (-1, 2):
-        assert f"action {action} is not one of 0 .. 1" in told(here.check_action, action)
+        assert f"action {action} is not one of 0 .. 1" in error_line(here.check_action, action)
 
 
 def test_a_row_is_a_view_whose_arrays_stay() -> None:

@@ -20,7 +20,7 @@ from motif_jax.motif import collect, collection, sampling
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play import agents
 from motif_jax.play.policies import RandomPolicy
-from tests.play.told import StopsAfter, Told, jobs_here
+from tests.play.stand_ins import RecordedProgress, StopsAfter, jobs_here
 from tests.reward_fixtures import load_config, run_config
 from tests.toys import Stubborn
 
@@ -29,7 +29,7 @@ from tests.toys import Stubborn
 def progress(monkeypatch):
     """What is shown of the progress; games are played in this process."""
     monkeypatch.setattr(sampling, "run_jobs", jobs_here)
-    progress = Told()
+    progress = RecordedProgress()
     monkeypatch.setattr(collection, "Progress", progress)
     return progress
 
@@ -162,7 +162,7 @@ def test_pairs_with_equal_captions_are_dropped(datasets):
 def test_more_games_are_played_in_place_of_dropped_pairs(tmp_path, progress):
     run_config(small(**COLLECTIONS["scripted"]), tmp_path / "dataset")
 
-    assert "9 of 12 pairs have two different captions: playing on" in progress.said
+    assert "9 of 12 pairs have two different captions: playing on" in progress.entries
     assert PairsDataset.open(tmp_path / "dataset").num_pairs == 12
 
 

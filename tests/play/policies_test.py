@@ -9,7 +9,7 @@ from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.play import fixed_shares, policies
 from motif_jax.play.episode_worker import Uniforms
 from motif_jax.play.policies import BotPolicy, FixedPolicy, RandomPolicy
-from tests.play.told import Told
+from tests.play.stand_ins import RecordedProgress
 
 LEVEL = "BabyAI-MixedTrainLocal-v0"
 
@@ -93,7 +93,7 @@ def test_fixed_shares_divide_the_draws(draws):
 
 
 def test_fixed_shares_are_fitted_to_the_return(monkeypatch):
-    progress = Told()
+    progress = RecordedProgress()
     monkeypatch.setattr(fixed_shares, "Progress", progress)
     for name, value in {"ROUNDS": 4, "EPISODES": 40, "AVERAGED_ROUNDS": 2}.items():
         monkeypatch.setattr(fixed_shares, name, value)
@@ -102,8 +102,8 @@ def test_fixed_shares_are_fitted_to_the_return(monkeypatch):
 
     # Who has to face things turns and walks.
     np.testing.assert_allclose(shares, [0.119443, 0.254087, 0.509464, 0.02571, 0.043401, 0.047895], rtol=1e-4)
-    assert progress.said[0] == (160, "episodes", "fit the best fixed shares of actions", 0)
-    assert progress.said[-1] == (160, {"mean return": pytest.approx(0.3360937)})
+    assert progress.entries[0] == (160, "episodes", "fit the best fixed shares of actions", 0)
+    assert progress.entries[-1] == (160, {"mean return": pytest.approx(0.3360937)})
 
 
 def test_fixed_shares_need_an_environment_without_masks():

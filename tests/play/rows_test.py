@@ -19,7 +19,7 @@ from motif_jax.play import journal as module
 from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.journal import play_missing, play_policy
 from tests.clocks import TickingClock
-from tests.play.told import Told
+from tests.play.stand_ins import RecordedProgress
 
 
 def test_a_row_of_text_counts_actions_and_tokens() -> None:
@@ -62,9 +62,9 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 @pytest.fixture
-def progress(monkeypatch: pytest.MonkeyPatch) -> Told:
+def progress(monkeypatch: pytest.MonkeyPatch) -> RecordedProgress:
     """The progress line of episodes, each of which takes a quarter of a second."""
-    progress = Told()
+    progress = RecordedProgress()
     monkeypatch.setattr(module, "Progress", progress)
     monkeypatch.setattr(module, "time", TickingClock(itertools.count(100.0, 0.25)))
     return progress
@@ -74,7 +74,9 @@ def row_of(index: int) -> dict[str, Any]:
     return {"index": index, **ROW}
 
 
-def test_missing_episodes_are_appended_and_all_come_by_index(journal: Journal, progress: Told) -> None:
+def test_missing_episodes_are_appended_and_all_come_by_index(
+    journal: Journal, progress: RecordedProgress
+) -> None:
     rows = play_missing(journal, 3, "t", lambda _: iter((2, 0)), row_of, "tokens")
 
     first = {**row_of(2), "session": 2, "session_seconds": 0.25}
@@ -83,10 +85,10 @@ def test_missing_episodes_are_appended_and_all_come_by_index(journal: Journal, p
     assert rows == [second, EARLIER[1], first]
 
 
-def test_the_progress_counts_earlier_episodes_too(journal: Journal, progress: Told) -> None:
+def test_the_progress_counts_earlier_episodes_too(journal: Journal, progress: RecordedProgress) -> None:
     play_missing(journal, 3, "t", lambda _: iter((2, 0)), row_of, "tokens")
 
-    begin, first, second = progress.said
+    begin, first, second = progress.entries
     assert begin == (3, "episodes", "t", 1)
     # An episode without a return counts as 0.
     assert first == (2, {"mean return": 2 / 2, "tokens/s": 5 / 0.25, "failed_requests": 2 + 1})
@@ -104,7 +106,7 @@ def test_episodes_of_a_journal_are_not_played_again(journal: Journal) -> None:
 
 
 def test_a_policy_plays_the_episodes_that_a_journal_lacks(
-    journal: Journal, progress: Told, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, progress: RecordedProgress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
 
@@ -122,4 +124,4 @@ def test_a_policy_plays_the_episodes_that_a_journal_lacks(
     play_policy(journal, "t", game, policy, [5, 6], how, stop, lambda episode: {"index": 0, **ROW})
 
     assert calls == [((*game, [5, 6], policy, how), {"skip": {4, 1}, "stop": stop})]
-    assert "worker processes that died and were replaced: 3" in progress.said
+    assert "worker processes that died and were replaced: 3" in progress.entries

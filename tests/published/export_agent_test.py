@@ -55,7 +55,7 @@ def tokens_of(tokenizer: TextTokenizer, kind: str) -> tuple[str, list[int]]:
     return dialogue_text(dialogue), tokenise(dialogue, tokenizer, constant(0.0)).tokens.tolist()
 
 
-def said(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
+def agent_logits(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
     """The policy's logits float32 [T, V] of the agent as it is trained."""
     rows = jnp.asarray([tokens])
     return np.asarray(agent.network.look(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
@@ -130,10 +130,10 @@ for folder, text in json.loads(sys.argv[1]):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
-    given = tokenizer(text, return_tensors="pt")
-    logits = model.eval()(**given).logits.detach().numpy()[0]
-    model.generate(**given, do_sample=False)
-    np.savez(folder + "/said.npz", tokens=given.input_ids[0].numpy(), logits=logits)
+    encoded = tokenizer(text, return_tensors="pt")
+    logits = model.eval()(**encoded).logits.detach().numpy()[0]
+    model.generate(**encoded, do_sample=False)
+    np.savez(folder + "/logits.npz", tokens=encoded.input_ids[0].numpy(), logits=logits)
     assert tokenizer.decode(tokenizer.encode(text)) == text, tokenizer.decode(tokenizer.encode(text))
 """
 
@@ -155,7 +155,7 @@ def test_transformers_says_the_same(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     for kind, agent in agents.items():
-        with np.load(folders[kind] / "said.npz") as arrays:
+        with np.load(folders[kind] / "logits.npz") as arrays:
             tokens = tokens_of(agent.tokenizer, kind)[1]
             assert arrays["tokens"].tolist() == tokens
-            np.testing.assert_allclose(arrays["logits"], said(agent, tokens), atol=1e-5)
+            np.testing.assert_allclose(arrays["logits"], agent_logits(agent, tokens), atol=1e-5)

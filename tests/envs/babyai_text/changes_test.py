@@ -7,7 +7,7 @@ from motif_jax.envs.babyai_text import changes, exchange
 from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
 from tests.envs.babyai_text.environment_test import LOCAL
-from tests.envs.playing import started, told
+from tests.envs.playing import error_line, started
 
 PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
 
@@ -69,5 +69,5 @@ def test_exchanged_texts_are_of_another_episode_with_the_same_actions(monkeypatc
     assert play(seeds.derive(4, "exchanged", 0))[:2] == played[changes.OTHER_EPISODE][:2]
     assert not set(played[changes.OTHER_EPISODE][1]) & set(observation)
     monkeypatch.setattr(exchange, "_MAX_TRIES", 3)
-    line = told(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
+    line = error_line(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
     assert "every mission of the level is 'go to the red ball'" in line

@@ -18,7 +18,7 @@ from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encode
 from motif_jax.envs.babyai_text.instructions import numbered
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from motif_jax.rl.actors.group import place_numbers
-from tests.envs.playing import started, told
+from tests.envs.playing import error_line, started
 from tests.lm import talkers
 
 TRAIN = "BabyAI-MixedTrainLocal-v0"
@@ -120,12 +120,12 @@ def test_unknown_fields_are_refused_and_limits_are_inclusive():
 
 def test_a_text_of_more_bytes_than_its_field_is_refused():
     assert encoded("é", 3, "a text").tolist() == [0xC3, 0xA9, 0]
-    assert told(encoded, "abc", 2, "a text") == "a text has 3 bytes, more than 2: 'abc'"
+    assert error_line(encoded, "abc", 2, "a text") == "a text has 3 bytes, more than 2: 'abc'"
 
 
 def test_a_mission_has_at_most_eighty_words():
     assert numbered("go " * 80).tolist() == [1] * 80
-    assert told(numbered, "go " * 81).startswith("a mission has 81 words, more than 80: 'go go ")
+    assert error_line(numbered, "go " * 81).startswith("a mission has 81 words, more than 80: 'go go ")
 
 
 FRENCH = {

@@ -8,7 +8,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.missions import in_french
 from motif_jax.envs.babyai_text.prompts import Window
 from tests.conftest import load_golden
-from tests.envs.playing import told
+from tests.envs.playing import error_line
 from tests.lm import talkers
 
 
@@ -116,7 +116,7 @@ def test_missions_are_translated_into_french(english, french, published):
     ],
 )
 def test_missions_that_minigrid_does_not_have_are_refused(mission, published, line):
-    assert told(in_french, mission, published) == line
+    assert error_line(in_french, mission, published) == line
 
 
 @pytest.mark.slow

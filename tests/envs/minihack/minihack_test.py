@@ -18,7 +18,7 @@ from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING
 from tests.conftest import load_golden
-from tests.envs.playing import started, told
+from tests.envs.playing import error_line, started
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 SHOWN = (*FIELDS, "blstats", "message")
@@ -249,7 +249,7 @@ def test_a_description_is_compiled_once_in_a_row(engine):
 def test_the_level_before_stays_after_one_that_does_not_compile(engine):
     engine.load(descriptions.room(5))
 
-    line = told(engine.load, "MAZE: nonsense")
+    line = error_line(engine.load, "MAZE: nonsense")
 
     assert line == 'nle\'s lev_comp level.des: level.des: line 1, pos 6: syntax error at "nonsense"'
     engine.start(1, 2)
@@ -259,7 +259,7 @@ def test_the_level_before_stays_after_one_that_does_not_compile(engine):
 def test_a_missing_compiler_is_refused(engine, tmp_path, monkeypatch):
     monkeypatch.setattr(level_engine, "HACKDIR", str(tmp_path))
 
-    assert told(engine.load, "x") == "nle's lev_comp does not start: No such file or directory"
+    assert error_line(engine.load, "x") == "nle's lev_comp does not start: No such file or directory"
 
 
 def test_a_compiler_that_fails_silently_is_refused_with_its_exit_code(engine, tmp_path, monkeypatch):
@@ -268,7 +268,7 @@ def test_a_compiler_that_fails_silently_is_refused_with_its_exit_code(engine, tm
     compiler.write_text("#!/bin/sh\nexit 3\n")
     compiler.chmod(0o700)
 
-    assert told(engine.load, "x") == "nle's lev_comp level.des: exit code 3"
+    assert error_line(engine.load, "x") == "nle's lev_comp level.des: exit code 3"
 
 
 def test_a_dungeon_of_another_version_is_refused(tmp_path, monkeypatch):
@@ -278,13 +278,13 @@ def test_a_dungeon_of_another_version_is_refused(tmp_path, monkeypatch):
     # The installed one is remembered.
     level_engine.data_library.cache_clear()
 
-    line = told(level_engine.data_library)
+    line = error_line(level_engine.data_library)
 
     assert line == "nle's dungeon.def has another form than that of NetHack 3.6"
 
 
 def test_an_unknown_task_is_refused():
-    line = told(make_spec, "MiniHack")
+    line = error_line(make_spec, "MiniHack")
 
     assert line == "there is no MiniHack task 'MiniHack'; docs/environments.md has their names"
 

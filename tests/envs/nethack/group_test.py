@@ -7,7 +7,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.group import NetHackGroup
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import RUNNING, empty_observation, row
-from tests.envs.playing import told
+from tests.envs.playing import error_line
 
 OPTIONS = {"fields": ("glyphs", "tty_chars", "tty_colors"), "max_episode_steps": 120}
 QUIRKS = {"crop_row_offset": True, "timeout_as_terminal": True, "message_count_off": True}
@@ -60,6 +60,6 @@ def test_a_group_is_so_many_single_games(task, options, kind, least):
     assert finished >= least
     group.close()
     group.close()
-    assert kind is not NetHackGroup or told(group.step, [0] * count, [0]) == "the environment is closed"
+    assert kind is not NetHackGroup or error_line(group.step, [0] * count, [0]) == "the environment is closed"
     for single in singles:
         single.close()

@@ -12,7 +12,7 @@ from motif_jax.envs.nethack.game import game_seeds
 from motif_jax.envs.nethack.observation import make_spec, switches
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.envs.nethack.fake_engine import FakeEngine, started_on
-from tests.envs.playing import started, told
+from tests.envs.playing import error_line, started
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 
@@ -101,17 +101,17 @@ def test_engine_constants_are_ours():
 
 def test_refused_options_are_one_line(monkeypatch):
     """An engine may not get past its opening screens, or show prompts for ever; a closed one takes no keys."""
-    unknown = told(registry.spec, "NetHackScore-v1", fields=("tty", "inventory", "glyphs"))
+    unknown = error_line(registry.spec, "NetHackScore-v1", fields=("tty", "inventory", "glyphs"))
     assert (
         unknown
         == "observation fields ['inventory', 'tty'] are not among ['glyphs', 'tty_chars', 'tty_colors']"
     )
-    steps = told(registry.spec, "NetHackScore-v1", max_episode_steps=0)
+    steps = error_line(registry.spec, "NetHackScore-v1", max_episode_steps=0)
     assert steps == "max_episode_steps=0 must be at least 1"
-    assert told(make_spec, "NetHack").startswith(
+    assert error_line(make_spec, "NetHack").startswith(
         "there is no NetHack task 'NetHack'; choose one of NetHackScore-v1,"
     )
-    name = told(registry.check, "NetHackScore-v0")
+    name = error_line(registry.check, "NetHackScore-v0")
     assert name.startswith(
         "config.environment.name: there is no environment 'NetHackScore-v0'; choose one of NetHack"
     )
@@ -120,14 +120,14 @@ def test_refused_options_are_one_line(monkeypatch):
     engine = NetHackEngine()
     fake = FakeEngine({})
     monkeypatch.setattr(engine_module, "_MAX_OPENING_PROMPTS", 1)
-    assert told(engine.start, 3, 4) == "the game of seeds 3, 4 did not get past its opening screens"
+    assert error_line(engine.start, 3, 4) == "the game of seeds 3, 4 did not get past its opening screens"
     engine.close()
     env, out = started_on(fake)
-    assert told(env.step, 23, out) == "action 23 is not one of 0 .. 22"
+    assert error_line(env.step, 23, out) == "action 23 is not one of 0 .. 22"
     fake.frames = [{"more": 1, "time": 2}]
-    assert told(env.step, 1, out) == "10000 prompts in a row"
+    assert error_line(env.step, 1, out) == "10000 prompts in a row"
     assert fake.keys == [107, *[32] * 10_000]
     in_pieces = {**out, "window_chars": out["window_chars"].T}
-    assert told(env.reset, 0, in_pieces) == "the arrays of a row must be in one piece"
+    assert error_line(env.reset, 0, in_pieces) == "the arrays of a row must be in one piece"
     env.close()
-    assert told(env.step, 1, out) == "the environment is closed"
+    assert error_line(env.step, 1, out) == "the environment is closed"

@@ -15,16 +15,16 @@ from motif_jax.ilql.dialogues import collected, parquet, text_sources
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.tasks import file_tokens
 from tests import toy_text
-from tests.play.told import StopsAfter, Told, jobs_here
+from tests.play.stand_ins import RecordedProgress, StopsAfter, jobs_here
 
 TOY = "tests.toy_text:Task"
 GAMES = ("games", "half")
 
 
 @pytest.fixture(autouse=True)
-def progress(monkeypatch: pytest.MonkeyPatch) -> Told:
+def progress(monkeypatch: pytest.MonkeyPatch) -> RecordedProgress:
     """What is shown of the progress; dialogues are drawn in this process."""
-    progress = Told()
+    progress = RecordedProgress()
     for module in (collected, text_sources):
         monkeypatch.setattr(module, "Progress", progress)
     monkeypatch.setattr(collected, "run_jobs", jobs_here)
@@ -67,11 +67,13 @@ def test_a_collection_is_summed_up(tmp_path: Path) -> None:
     assert summary == {"about": 1, "dialogues": 11, "actions": 44, "failed_requests": 0}
 
 
-def test_a_stopped_collection_goes_on_to_the_same_dialogues(tmp_path: Path, progress: Told) -> None:
+def test_a_stopped_collection_goes_on_to_the_same_dialogues(
+    tmp_path: Path, progress: RecordedProgress
+) -> None:
     undisturbed = tmp_path / "undisturbed"
     stopped = tmp_path / "stopped"
     collect(undisturbed)
-    progress.said.clear()
+    progress.entries.clear()
 
     assert not collect(stopped, stops_after=2)
     assert collect(stopped)
@@ -79,7 +81,7 @@ def test_a_stopped_collection_goes_on_to_the_same_dialogues(tmp_path: Path, prog
     assert dialogues_of(stopped) == dialogues_of(undisturbed)
     assert (stopped / collected.META).read_text() == (undisturbed / collected.META).read_text()
     # The second time begins with the 8 dialogues of two parts.
-    begins = [line for line in progress.said if isinstance(line, tuple) and "collect" in line]
+    begins = [line for line in progress.entries if isinstance(line, tuple) and "collect" in line]
     assert begins == [(11, "dialogues", "collect", 0), (11, "dialogues", "collect", 8)]
 
 

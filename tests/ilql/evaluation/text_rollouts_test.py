@@ -16,7 +16,7 @@ from motif_jax.ilql.methods.token_ppo import EpisodeBatch
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.reddit.task import Reddit
 from tests import toy_text
-from tests.play.told import StopsAfter
+from tests.play.stand_ins import StopsAfter
 
 TOY = "tests.toy_text:Task"
 TASK = registry.make(TOY, {"length": 4})

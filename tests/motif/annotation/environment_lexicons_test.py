@@ -53,10 +53,15 @@ def test_the_lexicon_of_crafter_knows_every_event_that_a_caption_names():
     from motif_jax.envs.crafter import captions
 
     lexicon = load_lexicon("crafter.yaml")
-    told = [*captions.ACHIEVED.values(), *captions.TOO_HARD.values(), *captions.NEEDS.values()]
-    told += [*captions.LOSS_BY_NEED.values(), "A zombie hits you.", "You fall into lava and die.", "You die."]
+    written = [*captions.ACHIEVED.values(), *captions.TOO_HARD.values(), *captions.NEEDS.values()]
+    written += [
+        *captions.LOSS_BY_NEED.values(),
+        "A zombie hits you.",
+        "You fall into lava and die.",
+        "You die.",
+    ]
 
-    events = {text: lexicon.event(text) for text in told}
+    events = {text: lexicon.event(text) for text in written}
 
     without_worth = {"You place a stone."}
     assert {text for text, event in events.items() if event is None} == without_worth

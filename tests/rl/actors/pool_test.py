@@ -19,7 +19,7 @@ from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.rl.actors.slots import CARRIED_FIELDS, MAGIC
-from tests.play.told import StopsAfter
+from tests.play.stand_ins import StopsAfter
 from tests.processes import still_there
 
 ROLLOUT = 5

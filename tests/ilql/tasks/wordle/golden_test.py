@@ -13,7 +13,7 @@ from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment, WordleObservation
 from motif_jax.ilql.tasks.wordle.tokens import NUMBERS, WordleTokenizer
 from tests.conftest import load_golden
-from tests.envs.playing import told
+from tests.envs.playing import error_line
 from tests.golden_ilql import dialogue_text
 
 FIELDS = "tokens rewards terminals utterance_rewards utterance_terminals state_idxs action_idxs".split()
@@ -95,7 +95,7 @@ def test_a_list_of_one_word():
         environment.reset(np.random.default_rng(0))
         for turn in turns:
             if turn.get("refused"):
-                assert "ended" in told(environment.step, turn["guess"])
+                assert "ended" in error_line(environment.step, turn["guess"])
             else:
                 assert environment.step(turn["guess"])[1:] == (turn["reward"], turn["done"])
 

@@ -1,4 +1,4 @@
-"""Stand-ins that keep what they are told, or do at once what processes do."""
+"""Stand-ins that record their calls, or do at once what processes do."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 
-class Told:
-    """Stands for the class `Progress`, and keeps what it is told."""
+class RecordedProgress:
+    """Stands for the class `Progress`, and records its calls."""
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
-        self.log = self.said.append
+        self.entries: list[Any] = []
+        self.log = self.entries.append
 
     def __call__(self, *begun: Any) -> Self:
-        self.said.append(begun)
+        self.entries.append(begun)
         return self
 
     def __enter__(self) -> Self:
@@ -23,13 +23,13 @@ class Told:
     def __exit__(self, *_: object) -> None: ...
 
     def update(self, done: int, **fields: Any) -> None:
-        self.said.append((done, fields))
+        self.entries.append((done, fields))
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.said))
+        return "\n".join(map(str, self.entries))
 
 
-class StopsAfter(Told):
+class StopsAfter(RecordedProgress):
     """An `Interruption` that comes when it was asked for so many times."""
 
     def __init__(self, times: int) -> None:
