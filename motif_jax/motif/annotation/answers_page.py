@@ -152,7 +152,7 @@ def render(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> str:
 def _overview(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> list[Any]:
     figures = summary.figures
     tiles = [
-        ("answers", f"{figures['answers']:,}", f"{figures['unknown_share']:.1%} without a verdict"),
+        ("answers", f"{figures['answers']:,}", f"{_percent(figures['unknown_share'])} without a verdict"),
         ("says first", _percent(figures["first_share"]), "of the decided answers; 50 % without bias"),
         ("ties", _percent(figures["tie_share"]), "of the answers"),
     ]

@@ -70,11 +70,13 @@ def test_an_order_without_a_verdict_is_left_open() -> None:
     assert math.isnan(kill.shown_second)
 
 
-def page(pairs, other: str = "", question: str = "Which?") -> str:
-    figures = {
-        "answers": 4, "first_share": 0.75, "tie_share": 0.0, "unknown_share": 0.0, "mass": 0.98, "consistent": 0.5,
-        "advice": "Ask both orders.",
-    }  # fmt: skip
+FIGURES = {
+    "answers": 4, "first_share": 0.75, "tie_share": 0.0, "unknown_share": 0.0, "mass": 0.98, "consistent": 0.5,
+    "advice": "Ask both orders.",
+}  # fmt: skip
+
+
+def page(pairs, other: str = "", question: str = "Which?", figures=FIGURES) -> str:
     ranked = [judging.RankedCaption("kill", 0.8, 3), judging.RankedCaption("", 0.2, 4)]
     return answers_page.render(pairs, JudgeSummary("qwen", figures, ranked, question, other))
 
@@ -135,3 +137,15 @@ def test_a_page_of_many_pairs_says_which_it_shows(monkeypatch: pytest.MonkeyPatc
 def test_one_order_has_no_chart_of_both() -> None:
     assert "Both orders of a pair" in page(answered())
     assert "Both orders of a pair" not in page(answered("once"))
+
+
+def test_a_judge_without_answers_has_no_shares() -> None:
+    figures = {"answers": 0, "advice": "No question was answered."}
+    figures |= dict.fromkeys(("first_share", "tie_share", "unknown_share"), math.nan)
+    html = page([], figures=figures)
+    assert html.count(">n/a<") == 2
+    assert "n/a without a verdict" in html
+    assert "No question was answered." in html
+    assert "nan" not in re.sub(
+        "<style.*?</style>|<script.*?</script>|<svg.*?</svg>", "", html, flags=re.DOTALL
+    )
