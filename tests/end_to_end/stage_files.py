@@ -14,13 +14,12 @@ from safetensors.numpy import load_file
 # Files below the folder of a trial, by stage, besides the run's config.json; of several episodes the first.
 FILES = {
     "annotate": """
-        run/answers.html
         pairs/annotations/lexicon_msg_defaultgoal/probabilities.npy
         pairs/annotations/lexicon_msg_defaultgoal/shard-00000-of-00001.json
         pairs/annotations/lexicon_msg_defaultgoal/shard-00000-of-00001.jsonl
         pairs/annotations/lexicon_msg_defaultgoal/summary.json pairs/data/blstats.npy pairs/data/message.npy
         pairs/data/rewards.npy pairs/dataset.json pairs/info/score.npy
-        pairs/preference/lexicon_msg_defaultgoal.npy pairs/preference/test.npy run/summary.json
+        pairs/preference/lexicon_msg_defaultgoal.npy pairs/preference/test.npy run/answers.html run/summary.json
         store/*.jsonl
     """.split(),
     "check_reward": ("run/agreement.json",),
@@ -185,7 +184,6 @@ FILES = {
 # The keys that a program finds in run/summary.json.
 SUMMARIES = {
     "annotate": """
-        run/answers.html
         annotator asked cached_tokens completion_tokens dataset_questions finished merged name num_shards
         pairs prompt_tokens questions questions_per_second retried_share seconds shard store_hits tie_share
         tokens_per_second unknown_notes unknown_share
