@@ -229,6 +229,17 @@ def test_products_are_as_exact_as_the_config_says() -> None:
     assert precision() is None
 
 
+@pytest.mark.parametrize("count", [None, 3])
+def test_the_cpu_is_split_into_the_devices_of_the_config(
+    count: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Recorded, since jax has counted its devices before this test.
+    updates: dict[str, Any] = {}
+    monkeypatch.setattr(jax.config, "update", updates.__setitem__)
+    settings.configure_jax(recall_training(devices__cpu_count=count))
+    assert updates.get("jax_num_cpu_devices") == count
+
+
 def test_memory_for_slots_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slots = recall_config(devices__actor="0,1", serial=True)
     parts = settings.actors_configs(settings.resolved(agent_config(slots)), 2)
