@@ -26,7 +26,7 @@ MOST_PAIRS = 2000
 _BINS = 40
 # Rows of a table before "show all" is pressed.
 _SHOWN = 50
-_SURENESS_NOTE = "The probability of the winner of A and B, of each pair. Near 0.5 the labels say little."
+_SURENESS_NOTE = "The probability of the winner of A and B, of each pair. Near 0.5 the labels say little, below it a tie is more probable."
 _ORDERS_NOTE = "A dot is a pair. On the dashed line its order makes no difference; far below it, the caption shown first wins whatever it says."
 _VERDICTS = {FIRST: "A", SECOND: "B", TIE: "tie", UNKNOWN: "no verdict"}
 _AGREEMENT = {True: "agree", False: "disagree", None: ""}
