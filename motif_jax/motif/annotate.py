@@ -295,17 +295,19 @@ def _merge(
 
         # The figures judge the answers as they were given, before the correction.
         figures = _judge_figures(config, questions, answers)
-        counted = judging.corrected(answers) if config.correct_position_bias else answers
-        merged = shards.merge(questions, counted)
+        merged_answers = judging.corrected(answers) if config.correct_position_bias else answers
+        merged = shards.merge(questions, merged_answers)
 
         summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
         summary["questions_per_pair"] = len(answers) / num_pairs
         if merged.position_bias is not None:
             summary["position_bias"] = merged.position_bias
-        others = None
+        reference_labels = None
         if config.agreement_with:
-            others = np.load(shards.Annotation(dataset.folder, config.agreement_with).preference_path)
-            agreement = judging.agreement(merged.labels, others)
+            reference_labels = np.load(
+                shards.Annotation(dataset.folder, config.agreement_with).preference_path
+            )
+            agreement = judging.agreement(merged.labels, reference_labels)
             summary["agreement"] = {"with": config.agreement_with, **agreement}
         ranked = _ranked(config, dataset, figures, merged)
         if figures:
@@ -315,7 +317,9 @@ def _merge(
     print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
     if figures:
         print(f"{judging.describe_order(ranked)}\n{figures['advice']}", flush=True)
-        pairs = answers_page.judged_pairs(_captions(config, dataset), questions, answers, merged, others)
+        pairs = answers_page.judged_pairs(
+            _captions(config, dataset), questions, answers, merged, reference_labels
+        )
         question = annotator.preview(questions.questions[0]).text if questions.questions else ""
         judge = answers_page.JudgeSummary(annotation.name, figures, ranked, question, config.agreement_with)
         page = workdir / answers_page.PAGE

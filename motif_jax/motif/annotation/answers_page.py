@@ -43,7 +43,7 @@ class JudgedPair(NamedTuple):
       shown_second: the same where B was shown first.
       orders_agree: whether both orders have the same winner, or are ties; None unless both have a verdict.
       occurrences: how many pairs of the dataset have these captions, in any order.
-      other: the label of another annotator, None if none is compared.
+      reference_label: the label of another annotator, None if none is compared.
     """
 
     captions: tuple[str, str]
@@ -53,7 +53,7 @@ class JudgedPair(NamedTuple):
     shown_second: float
     orders_agree: bool | None
     occurrences: int
-    other: int | None
+    reference_label: int | None
 
 
 class JudgeSummary(NamedTuple):
@@ -64,14 +64,14 @@ class JudgeSummary(NamedTuple):
       figures: of `judging.answer_figures`, with `advice` and, if both orders were asked, `consistent`.
       ranked: the captions in the judge's order.
       question: a question as the annotator reads it.
-      other: the name of the annotation that is compared; '' for none.
+      reference: the name of the annotation that is compared; '' for none.
     """
 
     name: str
     figures: Mapping[str, Any]
     ranked: Sequence[RankedCaption]
     question: str
-    other: str = ""
+    reference: str = ""
 
 
 def judged_pairs(
@@ -79,30 +79,27 @@ def judged_pairs(
     questions: QuestionList,
     answers: Sequence[StoredAnswer | None],
     merged: MergedLabels,
-    others: np.ndarray | None = None,
+    reference_labels: np.ndarray | None = None,
 ) -> list[JudgedPair]:
     """The distinct pairs of captions of a dataset, the most frequent first; equal captions are left out, nobody was asked.
 
     Args:
       captions: of each pair of the dataset.
       answers: to `questions`, in their order.
-      others: another annotator's labels, int [pairs].
+      reference_labels: another annotator's labels, int [pairs].
     """
     pairs: dict[tuple[str, str], JudgedPair] = {}
     for index, (first, second) in enumerate(captions):
         if first == second:
             continue
-        reverse = pairs.get((second, first))
-        if reverse is not None:
-            pairs[second, first] = reverse._replace(occurrences=reverse.occurrences + 1)
-            continue
-        known = pairs.get((first, second))
-        if known is not None:
-            pairs[first, second] = known._replace(occurrences=known.occurrences + 1)
+        # A pair and its reverse are one, in the order that came first.
+        key = (second, first) if (second, first) in pairs else (first, second)
+        if key in pairs:
+            pairs[key] = pairs[key]._replace(occurrences=pairs[key].occurrences + 1)
             continue
         by_order = _by_order(questions, answers, index)
         winners = [label for label, _ in by_order.values()]
-        pairs[first, second] = JudgedPair(
+        pairs[key] = JudgedPair(
             captions=(first, second),
             label=int(merged.labels[index]),
             probabilities=tuple(map(float, merged.probabilities[index])),
@@ -110,7 +107,7 @@ def judged_pairs(
             shown_second=by_order[True][1] if True in by_order else math.nan,
             orders_agree=winners[0] == winners[1] if len(winners) == 2 else None,
             occurrences=1,
-            other=None if others is None else int(others[index]),
+            reference_label=None if reference_labels is None else int(reference_labels[index]),
         )
     return sorted(pairs.values(), key=lambda pair: -pair.occurrences)
 
@@ -143,7 +140,10 @@ def render(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> str:
             "Wins: the share of its comparisons that a caption wins, a tie counted as half.",
         ),
         Section(
-            "Pair by pair", "pairs", [_pairs_table(pairs, summary.other)], _pairs_note(pairs, summary.other)
+            "Pair by pair",
+            "pairs",
+            [_pairs_table(pairs, summary.reference)],
+            _pairs_note(pairs, summary.reference),
         ),
     ]
     return page.render(f"What {summary.name} says", f"{len(pairs):,} different pairs of captions", sections)
@@ -162,14 +162,16 @@ def _overview(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> list[Any]:
         )
     if "mass" in figures:
         tiles.append(("mass", _percent(figures["mass"]), "of the probability is on the verdicts"))
-    if summary.other:
-        equal = sum(pair.label == pair.other for pair in pairs)
-        tiles.append((f"as {summary.other}", _percent(equal / max(1, len(pairs))), "of the different pairs"))
+    if summary.reference:
+        equal = sum(pair.label == pair.reference_label for pair in pairs)
+        tiles.append(
+            (f"as {summary.reference}", _percent(equal / max(1, len(pairs))), "of the different pairs")
+        )
     parts: list[Any] = [html.tiles(tiles), html.verdict(figures["advice"])]
-    drawn = [html.figure("How sure it is", _sureness_chart(pairs), _SURENESS_NOTE)]
+    figures_shown = [html.figure("How sure it is", _sureness_chart(pairs), _SURENESS_NOTE)]
     if any(pair.orders_agree is not None for pair in pairs):
-        drawn.append(html.figure("Both orders of a pair", _orders_chart(pairs), _ORDERS_NOTE))
-    parts.append(html.grid(*drawn))
+        figures_shown.append(html.figure("Both orders of a pair", _orders_chart(pairs), _ORDERS_NOTE))
+    parts.append(html.grid(*figures_shown))
     return [*parts, Fold("A question as it was asked", [f"<pre>{escape(summary.question)}</pre>"])]
 
 
@@ -215,7 +217,7 @@ def _captions_table(ranked: Sequence[RankedCaption]) -> Table:
     return Table("ranked", ["caption", "wins", "comparisons"], rows, search=True, limit=_SHOWN)
 
 
-def _pairs_table(pairs: Sequence[JudgedPair], other: str) -> Table:
+def _pairs_table(pairs: Sequence[JudgedPair], reference: str) -> Table:
     header = ["A", "B", "verdict", "A", "B", "tie", "A, shown first", "A, shown second", "orders", "pairs"]
     rows = []
     for pair in pairs[:MOST_PAIRS]:
@@ -224,18 +226,18 @@ def _pairs_table(pairs: Sequence[JudgedPair], other: str) -> Table:
         cells += [number_cell(probability, ".2f") for probability in pair.probabilities]
         cells += [number_cell(pair.shown_first, ".2f"), number_cell(pair.shown_second, ".2f")]
         cells += [TableCell(_AGREEMENT[pair.orders_agree]), number_cell(pair.occurrences, ",d")]
-        if pair.other is not None:
-            differs = "" if pair.other == pair.label else "differs"
-            cells.append(TableCell(_VERDICTS[pair.other], note=differs))
+        if pair.reference_label is not None:
+            differs = "" if pair.reference_label == pair.label else "differs"
+            cells.append(TableCell(_VERDICTS[pair.reference_label], note=differs))
         rows.append(cells)
-    if other:
-        header.append(other)
+    if reference:
+        header.append(reference)
     return Table("judged", header, rows, search=True, limit=_SHOWN)
 
 
-def _pairs_note(pairs: Sequence[JudgedPair], other: str) -> str:
+def _pairs_note(pairs: Sequence[JudgedPair], reference: str) -> str:
     note = "Probabilities are means over the orders that were asked. "
     if len(pairs) > MOST_PAIRS:
-        note = f"The {MOST_PAIRS:,} pairs that the dataset has most often. {note}"
-    words = "disagree, differs" if other else "disagree"
+        note = f"The most frequent pairs come first; those after row {MOST_PAIRS:,} are left out. {note}"
+    words = "disagree, differs" if reference else "disagree"
     return f"{note}A click on a heading sorts. The search finds captions, and the words {words}."

@@ -25,11 +25,13 @@ PROBABILITIES = {
 }
 
 
-def answered(orders: str = "both", probabilities=PROBABILITIES, others=None) -> list[answers_page.JudgedPair]:
+def answered(
+    orders: str = "both", probabilities=PROBABILITIES, reference_labels=None
+) -> list[answers_page.JudgedPair]:
     questions = caption_questions(CAPTIONS, len(CAPTIONS), QuestionHasher({}), orders)
     answers = [probabilities[question.items] for question in questions.questions]
     stored = [StoredAnswer(int(np.argmax(p)), p) if p else StoredAnswer(UNKNOWN) for p in answers]
-    return judged_pairs(CAPTIONS, questions, stored, merge(questions, stored), others)
+    return judged_pairs(CAPTIONS, questions, stored, merge(questions, stored), reference_labels)
 
 
 def test_a_pair_and_its_reverse_are_one_and_equal_captions_are_left_out() -> None:
@@ -76,9 +78,9 @@ FIGURES = {
 }  # fmt: skip
 
 
-def page(pairs, other: str = "", question: str = "Which?", figures=FIGURES) -> str:
+def page(pairs, reference: str = "", question: str = "Which?", figures=FIGURES) -> str:
     ranked = [judging.RankedCaption("kill", 0.8, 3), judging.RankedCaption("", 0.2, 4)]
-    return answers_page.render(pairs, JudgeSummary("qwen", figures, ranked, question, other))
+    return answers_page.render(pairs, JudgeSummary("qwen", figures, ranked, question, reference))
 
 
 def rows(html: str, table: str) -> list[list[str]]:
@@ -98,8 +100,8 @@ def test_a_row_has_the_pair_the_verdict_and_both_orders() -> None:
 
 
 def test_another_annotators_verdict_stands_beside_and_differences_can_be_searched() -> None:
-    others = np.array([FIRST, SECOND, TIE, FIRST, FIRST])
-    html = page(answered(others=others), other="lexicon")
+    labels = np.array([FIRST, SECOND, TIE, FIRST, FIRST])
+    html = page(answered(reference_labels=labels), reference="lexicon")
     kill, gold = rows(html, "judged")
     assert kill[-1] == "A"
     assert gold[-1].split() == ["A", "differs"]
@@ -131,7 +133,7 @@ def test_a_page_of_many_pairs_says_which_it_shows(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(answers_page, "MOST_PAIRS", 1)
     html = page(answered())
     assert len(rows(html, "judged")) == 1
-    assert "The 1 pairs that the dataset has most often." in html
+    assert "those after row 1 are left out" in html
 
 
 def test_one_order_has_no_chart_of_both() -> None:
