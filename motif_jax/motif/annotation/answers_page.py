@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -168,11 +169,18 @@ def _overview(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> list[Any]:
             (f"as {summary.reference}", _percent(equal / max(1, len(pairs))), "of the different pairs")
         )
     parts: list[Any] = [html.tiles(tiles), html.verdict(figures["advice"])]
-    figures_shown = [html.figure("How sure it is", _sureness_chart(pairs), _SURENESS_NOTE)]
-    if any(pair.orders_agree is not None for pair in pairs):
-        figures_shown.append(html.figure("Both orders of a pair", _orders_chart(pairs), _ORDERS_NOTE))
-    parts.append(html.grid(*figures_shown))
+    parts.append(_charts(pairs))
     return [*parts, Fold("A question as it was asked", [f"<pre>{escape(summary.question)}</pre>"])]
+
+
+def _charts(pairs: Sequence[JudgedPair]) -> str:
+    # The environment of vLLM has no matplotlib.
+    if importlib.util.find_spec("matplotlib") is None:
+        return html.nothing("no charts: matplotlib is not installed where this page was written")
+    figures = [html.figure("How sure it is", _sureness_chart(pairs), _SURENESS_NOTE)]
+    if any(pair.orders_agree is not None for pair in pairs):
+        figures.append(html.figure("Both orders of a pair", _orders_chart(pairs), _ORDERS_NOTE))
+    return html.grid(*figures)
 
 
 def _percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import re
 
@@ -151,3 +152,10 @@ def test_a_judge_without_answers_has_no_shares() -> None:
     assert "nan" not in re.sub(
         "<style.*?</style>|<script.*?</script>|<svg.*?</svg>", "", html, flags=re.DOTALL
     )
+
+
+def test_without_matplotlib_the_page_says_that_it_has_no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    html = page(answered())
+    assert "no charts: matplotlib is not installed" in html
+    assert len(rows(html, "judged")) == 2
