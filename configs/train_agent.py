@@ -146,7 +146,7 @@ VARIANTS = {
     # An update waits for the batch of its own policy: four passes over batches three updates old take CartPole up and down.
     "gym": {
         "environment.name": "gym:CartPole-v1",
-        "network": {"hidden_size": 128, "flat_sizes": (128,)},
+        "network": {"hidden_size": 128, "flat_sizes": (128,), "observation_normalisation": "running"},
         "train_for_env_steps": 500_000,
         "batch_size": 1024,
         "rollout": 32,

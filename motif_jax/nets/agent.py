@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
-from motif_jax.nets import film, underfoot
+from motif_jax.nets import film, running_statistics, underfoot
 from motif_jax.nets.casts import cast_ahead
 from motif_jax.nets.config import GameNetwork
 from motif_jax.nets.cores import Core, state_size
@@ -34,6 +35,8 @@ FLAT = "flat"
 FILM = "film"
 TILES = "tiles"
 UNDERFOOT = "tiles_underfoot"
+# A value of config.network.observation_normalisation.
+RUNNING = "running"
 # Steps of a rollout in one turn of a GPU's loop, which costs more than a step's arithmetic.
 _GPU_UNROLL = 4
 # Fields that the NetHack encoders read.
@@ -126,21 +129,31 @@ class AgentNetwork:
     def _reads_instructions(self) -> bool:
         return isinstance(getattr(self.module.actor, "encoder", None), film.FilmEncoder)
 
+    @property
+    def _keeps_statistics(self) -> bool:
+        encoder = getattr(self.module.actor, "encoder", None)
+        has_scales = isinstance(encoder, FlatEncoder) and bool(encoder.scaled_fields)
+        return has_scales or self._reads_instructions
+
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Removes instruction padding that all rows share, for encoders that read words."""
         return film.cropped(observation) if self._reads_instructions else observation
 
     def tracked(self, params: Params, observation: Mapping[str, Array]) -> Params:
-        """See `policy.tracked`: updates the batch norms of a `film` encoder by rows [T, B, ...]."""
-        if not self._reads_instructions:
+        """See `policy.tracked`: moves the statistics of what the encoder reads by rows [T, B, ...], where it keeps any."""
+        if not self._keeps_statistics:
             return params
         rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}
-        count = rows[film.IMAGE].shape[1]
+        count = math.prod(observation[self.fields[0]].shape[:2])
         first = jnp.zeros((1, count), bool)
         _, collections = self.module.apply(
-            {"params": params}, rows, self.initial_state(count), first, mutable=[film.STATISTICS]
+            {"params": params},
+            rows,
+            self.initial_state(count),
+            first,
+            mutable=[running_statistics.STATISTICS],
         )
-        return film.with_statistics(params, collections[film.STATISTICS])
+        return running_statistics.with_statistics(params, collections[running_statistics.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
         """Computes arrays that `apply` would derive from the parameters at every call; the result replaces the parameters there."""
@@ -182,11 +195,17 @@ def make_agent_network(
     `batch_statistics` is `of_batch` of a `film` encoder's `film.BatchNorm`.
 
     Raises:
-      UserError: the environment lacks a field of the NetHack or BabyAI encoder.
+      UserError: the environment lacks a field of the NetHack or BabyAI encoder, or another encoder than the flat one is to
+        normalise observations.
     """
     kind = config.encoder
     if kind == AUTO:
         kind = NETHACK if all(field in spec.observation for field in NETHACK_FIELDS) else FLAT
+    if config.observation_normalisation == RUNNING and kind != FLAT:
+        raise UserError(
+            f"config.network.observation_normalisation='running' needs the flat encoder, and encoder={kind!r} has scales of its own: "
+            "use 'none'"
+        )
     fields = _encoder_fields(kind, config, spec)
 
     actor = _make_trunk(kind, fields, config, spec, batch_statistics)
@@ -229,6 +248,11 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
     return fields
 
 
+def _numbers(fields: tuple[str, ...], spec: EnvironmentSpec) -> tuple[str, ...]:
+    """Those of `fields` that hold numbers of any size: no bytes, which are pictures, texts and one-hot values."""
+    return tuple(name for name in fields if spec.observation[name].dtype != "uint8")
+
+
 def _make_trunk(
     kind: str, fields: tuple[str, ...], config: GameNetwork, spec: EnvironmentSpec, batch_statistics: bool
 ) -> nn.Module:
@@ -250,6 +274,7 @@ def _make_trunk(
             image_features=config.image_features,
             sizes=tuple(config.flat_sizes),
             nonlinearity=config.nonlinearity,
+            scaled_fields=_numbers(fields, spec) if config.observation_normalisation == RUNNING else (),
             dtype=dtype,
         )
         return Trunk(flat, core)

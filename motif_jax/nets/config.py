@@ -34,6 +34,11 @@ class GameNetwork:
     vector_features: int = layer_size_key(128, "size of the features of the status")
     message_features: int = layer_size_key(128, "size of the features of the message")
     flat_sizes: tuple[int, ...] = layer_size_key((128,), "layers of the flat encoder")
+    observation_normalisation: str = one_of(
+        ("none", "running"),
+        "'running': the flat encoder takes numbers less their mean over all steps so far and divides them by their standard deviation; "
+        "pictures, texts and one-hot values stay",
+    )
     obs_scale: float = positive(255.0, "pixels are divided by it")
     nonlinearity: str = one_of(("elu", "relu", "tanh"), "nonlinearity of the encoders")
     core: str = one_of(("gru", "lstm", "none"), "kind of the recurrent memory")

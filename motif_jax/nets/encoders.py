@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from motif_jax.nets.image import ImageEncoder
 from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve
+from motif_jax.nets.running_statistics import RunningScale
 from motif_jax.nets.status import scale_status
 
 Array = jax.Array
@@ -80,7 +81,7 @@ class PictureEncoder(nn.Module):
 class FlatEncoder(nn.Module):
     """Numeric fields, flattened and joined in order of their names -> [N, features].
 
-    Text bytes are divided by 255, and each of the pictures has a `PictureEncoder`.
+    Text bytes are divided by 255, each of the pictures has a `PictureEncoder`, and each of `scaled_fields` a `RunningScale`.
     """
 
     fields: tuple[str, ...]
@@ -89,6 +90,7 @@ class FlatEncoder(nn.Module):
     image_features: int
     sizes: tuple[int, ...]
     nonlinearity: str
+    scaled_fields: tuple[str, ...] = ()
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
@@ -102,6 +104,8 @@ class FlatEncoder(nn.Module):
             x = x.reshape(x.shape[0], -1).astype(jnp.float32)
             if name in self.text_fields:
                 x = x / BYTE_SCALE
+            if name in self.scaled_fields:
+                x = RunningScale(name=f"scale{self.scaled_fields.index(name)}")(x)
             parts.append(x)
 
         x = jnp.concatenate(parts, axis=-1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import chex
 import flax.linen as nn
@@ -19,17 +18,15 @@ import numpy as np
 from motif_jax.envs.babyai_text import instructions
 from motif_jax.nets.cores import Core
 from motif_jax.nets.layers import Dense, KernelAndBias, convolve, unit_rows
+from motif_jax.nets.running_statistics import STATISTICS
 
 Array = jax.Array
 IMAGE = "image"
 INSTRUCTION = "instruction"
 FIELDS = (IMAGE, INSTRUCTION)
-# Collection of a call's batch statistics; moving statistics are parameters.
-STATISTICS = "statistics"
 BLOCKS = 2
-# PyTorch's defaults of a batch norm: what is added to the variance, and the rate of the moving statistics.
+# PyTorch's default of what a batch norm adds to the variance.
 _EPSILON = 1e-5
-_RATE = 0.1
 # Instructions are cropped to multiples of this number of words, so that few lengths are compiled.
 _WORDS = 8
 
@@ -39,7 +36,7 @@ class BatchNorm(nn.Module):
 
     By default moving statistics normalise each channel, both in play and in learning. So a row's features do not depend on
     other rows, and the policy that plays equals the policy that learns. The statistics are parameters without a gradient,
-    which `with_statistics` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and variance are those
+    which `running_statistics.with_statistics` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and variance are those
     of each step's rows.
 
     Attributes:
@@ -147,23 +144,3 @@ def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
     longest = int((words > 0).sum(axis=-1).max(initial=1))
     length = math.ceil(longest / _WORDS) * _WORDS
     return {**observation, INSTRUCTION: words[..., :length]}
-
-
-def with_statistics(params: Any, statistics: Any) -> Any:
-    """Parameters with the batch norms updated by the statistics of a call.
-
-    Statistics are the plain mean of the first ten calls, then a moving mean of rate 0.1.
-
-    Args:
-      params: tree of parameters; each batch norm has `mean` [C], `variance` [C] and `count`, the number of calls so far.
-      statistics: the collection `STATISTICS` of the call, the same tree down to the batch norms, without other layers.
-    """
-    if not statistics:
-        return params
-    if "mean" in statistics:
-        count = params["count"] + 1.0
-        rate = jnp.maximum(_RATE, 1.0 / count)
-        mean = params["mean"] + rate * (statistics["mean"] - params["mean"])
-        variance = params["variance"] + rate * (statistics["variance"] - params["variance"])
-        return {**params, "mean": mean, "variance": variance, "count": count}
-    return {name: with_statistics(child, statistics.get(name, {})) for name, child in params.items()}

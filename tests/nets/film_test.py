@@ -15,7 +15,7 @@ from motif_jax.core import resources
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import instructions
 from motif_jax.envs.spec import empty_observation
-from motif_jax.nets import film
+from motif_jax.nets import film, running_statistics
 from motif_jax.nets.agent import make_agent_network
 from motif_jax.nets.policy import tracked
 from tests.plain_layers import convolution, gru, linear, lstm
@@ -169,7 +169,7 @@ def test_later_statistics_move_by_a_tenth():
     norm = {"mean": jnp.array([1.0, -2.0]), "variance": jnp.array([0.5, 2.0]), "count": jnp.float32(50.0)}
     statistics = {"mean": norm["mean"] + 1.0, "variance": norm["variance"] * 2}
 
-    moved = film.with_statistics(norm, statistics)
+    moved = running_statistics.with_statistics(norm, statistics)
 
     np.testing.assert_allclose(moved["mean"], norm["mean"] + 0.1, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(moved["variance"], 1.1 * norm["variance"], rtol=1e-5)

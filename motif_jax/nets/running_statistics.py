@@ -1,0 +1,78 @@
+"""Statistics of what a network reads: parameters without a gradient, which each update moves by its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+# Collection of a call's statistics, which are computed where it is mutable; the running ones are parameters.
+STATISTICS = "statistics"
+# PyTorch's default rate of the moving statistics of a batch norm.
+_MOVING_RATE = 0.1
+_EPSILON = 1e-8
+# Standard deviations from the mean beyond which a number is cut off, as in Stable-Baselines3's VecNormalize.
+_LIMIT = 10.0
+
+
+class RunningScale(nn.Module):
+    """Numbers float32 [N, F], each less its mean and divided by its standard deviation, at most 10 and at least -10.
+
+    Mean and variance are those of all rows of earlier updates. Before the first update they are 0 and 1.
+    """
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        chex.assert_rank(x, 2)
+        chex.assert_type(x, jnp.float32)
+        size = x.shape[-1:]
+        mean = jax.lax.stop_gradient(self.param("mean", nn.initializers.zeros_init(), size))
+        variance = jax.lax.stop_gradient(self.param("variance", nn.initializers.ones_init(), size))
+        self.param("rows", nn.initializers.zeros_init(), ())
+        if self.is_mutable_collection(STATISTICS):
+            self.variable(STATISTICS, "mean", jnp.zeros, size).value = jnp.mean(x, axis=0)
+            self.variable(STATISTICS, "variance", jnp.ones, size).value = jnp.var(x, axis=0)
+            self.variable(STATISTICS, "rows", jnp.zeros, ()).value = jnp.float32(len(x))
+        scaled = (x - mean) * jax.lax.rsqrt(variance + _EPSILON)
+        return jnp.clip(scaled, -_LIMIT, _LIMIT)
+
+
+def with_statistics(params: Any, statistics: Any) -> Any:
+    """Parameters whose running statistics are moved by those of a call.
+
+    Args:
+      params: tree of parameters. Each batch norm has `mean` [C], `variance` [C] and `count`, the number of calls so far; each
+        `RunningScale` has `mean` [F], `variance` [F] and `rows`, the number of rows so far.
+      statistics: the collection `STATISTICS` of the call, the same tree down to these layers, without other layers.
+    """
+    if not statistics:
+        return params
+    if "rows" in statistics:
+        return _joined(params, statistics)
+    if "mean" in statistics:
+        return _moved(params, statistics)
+    return {name: with_statistics(child, statistics.get(name, {})) for name, child in params.items()}
+
+
+def _moved(params: Any, statistics: Any) -> Any:
+    """The plain mean of the statistics of the first ten calls, then a moving mean of rate 0.1."""
+    count = params["count"] + 1.0
+    rate = jnp.maximum(_MOVING_RATE, 1.0 / count)
+    mean = params["mean"] + rate * (statistics["mean"] - params["mean"])
+    variance = params["variance"] + rate * (statistics["variance"] - params["variance"])
+    return {**params, "mean": mean, "variance": variance, "count": count}
+
+
+def _joined(params: Any, statistics: Any) -> Any:
+    """Mean and variance of all rows, those of the call included (Chan, Golub and LeVeque 1979)."""
+    rows = params["rows"] + statistics["rows"]
+    share = statistics["rows"] / rows
+    difference = statistics["mean"] - params["mean"]
+    mean = params["mean"] + share * difference
+    within = (1 - share) * params["variance"] + share * statistics["variance"]
+    between = share * (1 - share) * jnp.square(difference)
+    return {"mean": mean, "variance": within + between, "rows": rows}
