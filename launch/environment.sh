@@ -1,6 +1,9 @@
 # Sourced by the scripts beside it: makes and fills a Python environment of the project's own.
 # The system's Python is only ever asked to make it. Needs `set -o pipefail` in the script that sources it.
 
+# Images of containers often set it. Every command would then compile a thousand modules anew: 4 seconds of each start.
+unset PYTHONDONTWRITEBYTECODE
+
 repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)  # with CDPATH set, cd prints the folder too
 
 die() {
