@@ -15,7 +15,8 @@ the page: a judge whose two orders agree on fewer than 60 % of its questions giv
 Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
-  keyroom    MiniHack KeyRoom-S5, the same.
+  keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted` and `qwen05_counted` pay a message less the more often an episode has seen it
+             (`reward.count_exponent`, 3 is published).
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
 """
@@ -63,8 +64,11 @@ def _methods(models: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _minihack(level: str, name: str) -> dict[str, Any]:
+def _minihack(
+    level: str, name: str, more_methods: dict[str, str] | None = None, more_claims: str = ""
+) -> dict[str, Any]:
     """The study of a level that random labels are not expected to teach; trained as in configs/minihack_study.py."""
+    methods = {**_methods(_MODELS), **(more_methods or {})}
     environment = f"--config.environment.name=MiniHack-{name}-v0"
     collect = (
         f"configs/collect.py {environment} --config.policy=random --config.num_pairs=3000 --config.start_share=0.5 "
@@ -80,9 +84,10 @@ def _minihack(level: str, name: str) -> dict[str, Any]:
         "rows": f"docs/studies/judges_{level}.jsonl",
         "prepare": _prepare(level, collect, _MODELS, "minihack.yaml"),
         "training": training,
-        "methods": _methods(_MODELS),
-        "tables": {level: ",".join(_methods(_MODELS))},
-        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > lexicon - 0.1: success; qwen15 > qwen05 - 0.1: success",
+        "methods": methods,
+        "tables": {level: ",".join(methods)},
+        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > lexicon - 0.1: success; "
+        f"qwen15 > qwen05 - 0.1: success{more_claims}",
         "lexicon.file": "minihack.yaml",
         "measures": "success,scout",
     }
@@ -134,10 +139,16 @@ BASE = {
     "lexicon.file": "minigrid.yaml",
     "measures": "success,through_door",
 }
+# Added when the others had been run, whose agents stand still and are paid for one message again and again; claimed before its own seeds.
+_COUNTED = {
+    f"{judge}_counted": f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.count_exponent=3"
+    for judge in ("qwen15", "qwen05")
+}
+_COUNTED_CLAIMS = "; qwen15_counted > qwen15: success; qwen05_counted > qwen05: success"
 VARIANTS = {
     "": {},
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
-    "keyroom": _minihack("keyroom", "KeyRoom-S5"),
+    "keyroom": _minihack("keyroom", "KeyRoom-S5", _COUNTED, _COUNTED_CLAIMS),
     "crafter": _crafter(),
 }
 get_config = studies.study(BASE, VARIANTS)
