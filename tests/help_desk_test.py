@@ -60,7 +60,7 @@ def test_clerks_earn_what_the_page_says() -> None:
     assert np.mean(np.array(returns) == 1) == pytest.approx(0.09, abs=0.005)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_agent_learns_from_the_file_and_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY / 'docs/examples'}:{REPOSITORY}")
     data = tmp_path / "dialogues.jsonl"

@@ -101,7 +101,7 @@ def test_the_weights_of_a_model_lie_in_its_folder(name: str, tmp_path: Path) -> 
         Tensors(tmp_path / "model")
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_hosts_of_one_machine_listen_to_nobody_else(tmp_path: Path) -> None:
     port = free_port()
     hosts = {"coordinator": f"localhost:{port}", "count": 2, "index": 0}

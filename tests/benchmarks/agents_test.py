@@ -17,6 +17,7 @@ from motif_jax.benchmarks import _agents, learning
 from motif_jax.core import resources
 from tests.clocks import TickingClock
 from tests.reward_fixtures import load_config
+from tests.sets import extra
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
-@pytest.mark.parametrize("name", ["inference", "learner", pytest.param("train", marks=pytest.mark.extra)])
+@pytest.mark.parametrize("name", ["inference", extra("learner"), extra("train")])
 def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 256)
     calls_per_second = _agents.calls_per_second

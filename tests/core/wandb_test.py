@@ -35,7 +35,7 @@ def test_a_start_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
         MetricsWriter(tmp_path, None, {"project": "tests"})
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_training_writes_its_metrics(tmp_path: Path) -> None:
     config = config_of("bc", data=str(toy_data(tmp_path)))

@@ -22,7 +22,7 @@ def answered(store) -> list[str]:
     return [key for path in store.glob("*.jsonl") for key, _ in read_lines(path)]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_killed_training_leaves_no_process_and_loses_no_label(lexicon_url, tmp_path):
     run = tmp_path / "run"
     store = tmp_path / "store"

@@ -11,6 +11,7 @@ from tests.force.outcomes import rows_of
 from tests.reward_fixtures import run_stage
 
 
+@pytest.mark.extra
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_run_from_games_to_its_report(tmp_path):

@@ -164,7 +164,7 @@ def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
     assert metrics["optimizer/gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_devices_remember_all_and_take_one_step(folder):
     _, state, update = start(folder)
     rollouts = batch(agent(folder))

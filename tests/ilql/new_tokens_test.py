@@ -65,6 +65,7 @@ def test_rows_of_new_tokens_learn_and_old_rows_stay(
     assert (moved[len(base[1]) :] > 1e-3).all()
 
 
+@pytest.mark.extra
 def test_a_killed_run_ends_with_the_same_rows(
     values: Mapping[str, Any], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

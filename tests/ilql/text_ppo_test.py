@@ -64,7 +64,7 @@ def test_tokens_are_as_likely_in_learning_as_in_play(
     assert shorter < 16
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_run_killed_between_two_updates_ends_with_the_same_bits(
     tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ ASKS = ("my parcel is late", "i want my money back", "the lamp does not work")
 ANSWERS = {"i am sorry, i will look at once": 1.0, "no": -1.0, "please send me the number of the order": 0.5}
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None:
     # as collect_text names its description
     path = tmp_path / "support.json"

@@ -17,6 +17,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.lm import prompt_length
 from motif_jax.lm.tokens import Tokenizer, padded
 from tests.lm import merging, models
+from tests.sets import extra
 
 DECODERS = ("gpt2", "llama", "qwen2", "qwen2_windows", "qwen3", "gemma3")
 PROMPTS = ["ab:", "ab: ", "b", "cb", "c", "ac:c"]
@@ -128,7 +129,7 @@ def whole_text_scores(model: lm.TextModel, prompt: str) -> tuple[np.ndarray, np.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ["gpt2", *(extra(name) for name in DECODERS if name != "gpt2")])
 def test_shared_prompts_score_as_whole_texts_do(name: str) -> None:
     model = model_of(name)
     prompts = [f"cab{prompt}" for prompt in PROMPTS]

@@ -17,7 +17,6 @@ from motif_jax.lm import config, footprint, generation, scoring
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 from tests.lowering import long_bfloat16_sums
-from tests.sets import extra
 
 FLAN_T5_LARGE = {"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816}
 FLAN_T5_LARGE |= {"num_heads": 16, "num_layers": 24, "num_decoder_layers": 24}
@@ -71,8 +70,8 @@ def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
     for_cuda(jax.jit(write), params, prompt, valid, jax.random.key(0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama_8b", extra("flan_t5_large"), extra("gpt2_medium")])
+@pytest.mark.extra
+@pytest.mark.parametrize("name", ["llama_8b", "flan_t5_large", "gpt2_medium"])
 def test_memory_is_computed_from_shapes(name: str) -> None:
     _, millions, length, written, mesh, activations = SIZES[name]
     model = model_of(name)

@@ -61,11 +61,8 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
         rewards.load(file)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    ["ranking", *(pytest.param(kind, marks=pytest.mark.extra) for kind in ("retrieval", "classification"))],
-)
+@pytest.mark.extra
+@pytest.mark.parametrize("kind", ["ranking", "retrieval", "classification"])
 def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     oni_runs.answer(monkeypatch)
     config = oni_config(kind, save_every_steps=200).unlock()

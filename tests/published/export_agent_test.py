@@ -138,7 +138,7 @@ for folder, text in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.vllm
 def test_transformers_says_the_same(tmp_path: Path) -> None:
     python = REPOSITORY / ".venv-vllm" / "bin" / "python"

@@ -17,6 +17,7 @@ from motif_jax.reports import run_study as study
 from motif_jax.reports import study_config as studies
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
+from tests.sets import extra
 
 # Stands in for Python. Refuses an unknown key; takes flags alone; notes each start; copies the files of a finished training or
 # evaluation. A run whose name stands in the file `wait` asks the study to stop, and waits to be ended.
@@ -110,7 +111,7 @@ def test_a_run_leaves_a_line_and_a_row_of_the_table(toys: Path, tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text", [None, "", '{"seed": 1}\n'], ids=["all lines", "no line", "a line without games"]
+    "text", [extra(None), extra(""), '{"seed": 1}\n'], ids=["all lines", "no line", "a line without games"]
 )
 def test_what_is_finished_is_not_run_again(toys: Path, tmp_path: Path, text: str | None) -> None:
     """A kill before the line leaves all that makes it."""

@@ -21,6 +21,7 @@ from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_config, recall_training
 from tests.rl import language_training_test
 from tests.rl.runs import episodes, saved, train
+from tests.sets import extra
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -84,7 +85,7 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("remembered", [True, False])
+@pytest.mark.parametrize("remembered", [extra(True), False])
 def test_a_stopped_serial_run_loses_no_episode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from motif_jax import agents
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
+from tests.sets import extra
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 GAMMA = 0.5
@@ -44,7 +45,7 @@ for _name, (_ends, _) in THEORY.items():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(THEORY))
+@pytest.mark.parametrize("name", ["Terminated", "Truncated", extra("Both")])
 def test_values_are_those_of_theory(tmp_path: Path, name: str) -> None:
     changes = {
         "environment__name": f"gym:OneStep{name}-v0", "serial": True,

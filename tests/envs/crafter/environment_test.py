@@ -63,7 +63,7 @@ def caption_of(game: CrafterGame, action: str) -> str:
     return caption(action, before, game)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_two_processes_play_the_same_episodes(repository):
     digests = []
     for hash_seed in ("1", "2"):

@@ -17,6 +17,7 @@ from motif_jax.motif.reward import reward_data, reward_task
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.schema import read_section
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
+from tests.sets import extra
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LENGTH = 2
@@ -105,7 +106,9 @@ SOFT = {"labels.soft": True, "labels.confidence": "probability"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "overrides"), [("long", EVERYTHING), ("plain", TUNED), ("plain", SOFT)])
+@pytest.mark.parametrize(
+    ("name", "overrides"), [extra("long", EVERYTHING), ("plain", TUNED), ("plain", SOFT)]
+)
 def test_training_equals_the_plain_loop(folder, name, overrides):
     # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.
     task = make_task(folder / name, **{"optimizer.eps": 1e-2, **overrides})
@@ -154,7 +157,7 @@ def test_digests_name_the_arrays_that_a_config_changes(folder):
     assert changed("long", **EVERYTHING) == {*base, "data/blstats", "data/glyphs"}
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_training_begun_on_two_devices_ends_on_one(folder, tmp_path):
     def task_on(devices):
         return make_task(folder / "plain", devices, **{"optimizer.eps": 1e-2})

@@ -21,7 +21,7 @@ def relative_error(value: Any, reference: Any) -> float:
     return float(optax.tree.norm(optax.tree.sub(value, reference)) / optax.tree.norm(reference))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> None:
     config = appo_config()
     networks = {dtype: nethack_network(dtype=dtype) for dtype in ("float32", "bfloat16")}
