@@ -84,6 +84,38 @@ def test_an_agent_is_trained_with_a_reward_round_nethack(runs, tmp_path, script,
     assert last["total_return"] == pytest.approx(0.5 * last["counted_return"], abs=1e-3)
 
 
+@of_their_environment
+def test_both_libraries_train_and_a_run_is_not_repeated(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    line = [EXAMPLES / "beside_stable_baselines3.py", "--rows", rows, "--workdir", tmp_path / "runs"]
+    few = ["--tasks", "CartPole-v1", "--seeds", "1", "--steps", "2048"]
+    start(*line, *few)
+    written = rows.read_text()
+    start(*line, *few)
+    assert rows.read_text() == written
+    lines = [json.loads(row) for row in written.splitlines()]
+    assert [row["library"] for row in lines] == ["motif_jax", "stable_baselines3"]
+    assert all(8 < row["curve"][0] < 60 for row in lines), "a pole falls after some 20 steps of random play"
+
+
+def test_the_table_compares_the_last_tenth(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import beside_stable_baselines3 as beside
+
+    ends = [(5, 1.0), (10, 3.0), (95, 7.0), (100, 9.0)]
+    assert beside.curve(ends, 100) == [1.0, 3.0, *[None] * 7, 8.0]
+
+    returns = {beside.OURS: [400.0, 500.0], beside.SB3: [300.0, 310.0]}
+    rows = [
+        {"library": library, "task": "CartPole-v1", "curve": [20.0, last]}
+        for library, values in returns.items()
+        for last in values
+    ]
+    assert beside.table(rows).splitlines()[2:] == [
+        "| CartPole-v1 | 100,000 | 450 [400, 500] | > | 305 [300, 310] |"
+    ]
+
+
 RUN_NOTEBOOK = """
 import nbformat, nbclient, sys
 from traitlets.config import Config

@@ -21,9 +21,8 @@ IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.pa
 # Started by its flags in a process of its own: by the fixture lexicon_url.
 ELSEWHERE = {"serve_annotator"}
 # Scenarios of chaos.py alone: of stages that another one starts.
-# Stages that other tests of the default set run through the same commands: trainings, which they kill, and GLAM's evaluation.
+# Trainings that other tests of the default set run through the same commands, and kill.
 LONG = {
-    "test_language_agent",
     "train_text",
     "train_upvote",
     "train_agent",

@@ -1,0 +1,210 @@
+"""`train_agent.py:gym` beside the PPO of Stable-Baselines3: the same tasks, steps and seeds.
+
+    .venv-examples/bin/python docs/examples/beside_stable_baselines3.py
+
+motif_jax has the same settings for all tasks. Stable-Baselines3 has for each the settings that RL Baselines3 Zoo tuned, and its defaults
+where the Zoo has none. Claimed before a run: motif_jax is at least equal on five of the seven. A run leaves a line in `--rows`; what has a line is not run again. The table is printed at the end.
+
+Needs Stable-Baselines3 besides motif_jax: `bash launch/setup_examples.sh` makes an environment with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+OURS = "motif_jax"
+SB3 = "stable_baselines3"
+# Parts of a run, for each of which a row has the mean return of the episodes that ended in it.
+PARTS = 10
+# Two libraries are equal where their means differ by at most this share of a task's span.
+EQUAL = 0.05
+
+
+def falling(first: float) -> Callable[[float], float]:
+    """A value that falls linearly to 0; Stable-Baselines3 calls it with the share of the run that is left."""
+    return lambda left: left * first
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task, and what each library needs for it.
+
+    Attributes:
+      span: return of random play, and of an agent that has learned the task.
+      flags: of motif_jax, besides the name of the task.
+      ppo: arguments of Stable-Baselines3's PPO.
+      environments: how many Stable-Baselines3 plays at once.
+      is_normalised: whether Stable-Baselines3 divides observations and rewards by their running spread.
+      wrapper: minigrid's wrapper around the environment, for both.
+    """
+
+    steps: int
+    span: tuple[float, float]
+    flags: tuple[str, ...] = ()
+    ppo: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    environments: int = 1
+    is_normalised: bool = False
+    wrapper: str = ""
+
+
+_MINIGRID = {"n_steps": 128, "batch_size": 64, "gae_lambda": 0.95, "gamma": 0.99, "n_epochs": 10}
+_MINIGRID |= {"ent_coef": 0.0, "learning_rate": 2.5e-4, "clip_range": 0.2}
+_CARTPOLE = {
+    "n_steps": 32,
+    "batch_size": 256,
+    "gae_lambda": 0.8,
+    "gamma": 0.98,
+    "n_epochs": 20,
+    "ent_coef": 0.0,
+}
+_CARTPOLE |= {"learning_rate": falling(0.001), "clip_range": falling(0.2)}
+_ACROBOT = {"n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0}
+_PENDULUM = {"n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0}
+_PENDULUM |= {"learning_rate": 1e-3, "clip_range": 0.2, "use_sde": True, "sde_sample_freq": 4}
+TASKS = {
+    "CartPole-v1": Task(100_000, (22, 500), (), _CARTPOLE, 8),
+    "FrozenLake-v1": Task(100_000, (0.01, 0.74)),
+    "Taxi-v3": Task(200_000, (-770, 8)),
+    "Acrobot-v1": Task(200_000, (-500, -80), (), _ACROBOT, 16, True),
+    "Pendulum-v1": Task(100_000, (-1200, -150), ("--config.environment.action_bins=5",), _PENDULUM, 4),
+    "MiniGrid-Empty-Random-5x5-v0": Task(100_000, (0.3, 0.96), (), _MINIGRID, 8, True, "FlatObsWrapper"),
+    "MiniGrid-DoorKey-5x5-v0": Task(100_000, (0.1, 0.96), (), _MINIGRID, 8, True, "FlatObsWrapper"),
+}
+
+
+def curve(ends: Iterable[tuple[int, float]], steps: int) -> list[float | None]:
+    """Mean return of the episodes that ended in each of the parts of a run; None where none did."""
+    parts: list[list[float]] = [[] for _ in range(PARTS)]
+    for step, total in ends:
+        parts[min(PARTS - 1, step * PARTS // steps)].append(total)
+    return [round(float(np.mean(part)), 4) if part else None for part in parts]
+
+
+def train_ours(name: str, task: Task, seed: int, workdir: Path) -> list[tuple[int, float]]:
+    """Trains by the command line; returns the step at the end of each episode, and its return."""
+    flags = [
+        "--config=configs/train_agent.py:gym",
+        f"--workdir={workdir}",
+        f"--config.environment.name=gym:{name}",
+    ]
+    flags += [f"--config.train_for_env_steps={task.steps}", f"--config.seed={seed}", *task.flags]
+    if task.wrapper:
+        wrapper = f"minigrid.wrappers:{task.wrapper}"
+        flags += ["--config.environment.modules=minigrid", f"--config.environment.wrappers={wrapper}"]
+    subprocess.run([sys.executable, "-m", "motif_jax.launch", *flags], check=True, stdout=subprocess.DEVNULL)
+    lines = (workdir / "episodes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [(row["step"], row["return"]) for row in rows]
+
+
+def train_sb3(name: str, task: Task, seed: int, workdir: Path) -> list[tuple[int, float]]:
+    """As `train_ours`, by Stable-Baselines3."""
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    torch.set_num_threads(1)
+
+    class Ends(BaseCallback):
+        """Notes the step and the return of each episode that ends."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends: list[tuple[int, float]] = []
+
+        def _on_step(self) -> bool:
+            for info in self.locals["infos"]:
+                if "episode" in info:
+                    self.ends.append((self.num_timesteps, info["episode"]["r"]))
+            return True
+
+    def make() -> gymnasium.Env:
+        if not task.wrapper:
+            return Monitor(gymnasium.make(name))
+        import minigrid.wrappers
+
+        return Monitor(getattr(minigrid.wrappers, task.wrapper)(gymnasium.make(name)))
+
+    environments: Any = DummyVecEnv([make] * task.environments)
+    if task.is_normalised:
+        environments = VecNormalize(environments, gamma=task.ppo.get("gamma", 0.99))
+    ends = Ends()
+    PPO("MlpPolicy", environments, seed=seed, device="cpu", **task.ppo).learn(task.steps, callback=ends)
+    return ends.ends
+
+
+TRAININGS = {OURS: train_ours, SB3: train_sb3}
+
+
+def read(rows: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
+
+
+def run(library: str, name: str, task: Task, seed: int, rows: Path, workdir: Path) -> None:
+    """Trains, unless there is a line of it, and adds the line."""
+    key = {"library": library, "task": name, "seed": seed, "steps": task.steps}
+    if any(key.items() <= row.items() for row in read(rows)):
+        return
+    started = time.monotonic()
+    ends = TRAININGS[library](name, task, seed, workdir / f"{library}-{name}-{seed}")
+    seconds = round(time.monotonic() - started)
+    line = json.dumps({**key, "curve": curve(ends, task.steps), "seconds": seconds})
+    with rows.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    print(line, flush=True)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return in the last tenth of the steps, its mean over seeds and their extremes; >, =, < where motif_jax is above, equal, below."""
+    lines = ["| task | steps | motif_jax | | Stable-Baselines3 |", "|---|---|---|---|---|"]
+    for name, task in TASKS.items():
+        last = {
+            library: [row["curve"][-1] for row in rows if (row["library"], row["task"]) == (library, name)]
+            for library in TRAININGS
+        }
+        if not all(last.values()):
+            continue
+        difference = (np.mean(last[OURS]) - np.mean(last[SB3])) / (task.span[1] - task.span[0])
+        sign = "="
+        if abs(difference) > EQUAL:
+            sign = ">" if difference > 0 else "<"
+        cells = [f"{np.mean(values):.4g} [{min(values):.4g}, {max(values):.4g}]" for values in last.values()]
+        lines.append(f"| {name} | {task.steps:,} | {cells[0]} | {sign} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--rows", type=Path, default=Path("docs/studies/gym.jsonl"))
+    parser.add_argument("--workdir", type=Path, default=Path("runs/beside"), help="runs of motif_jax")
+    parser.add_argument("--library", choices=list(TRAININGS), help="train with one of them alone")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--steps", type=int, help="for each task, in place of its own")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    arguments = parser.parse_args()
+    libraries = [arguments.library] if arguments.library else list(TRAININGS)
+    for seed in arguments.seeds:
+        for name in arguments.tasks:
+            task = TASKS[name]
+            if arguments.steps:
+                task = dataclasses.replace(task, steps=arguments.steps)
+            for library in libraries:
+                run(library, name, task, seed, arguments.rows, arguments.workdir)
+    print(table(read(arguments.rows)))
+
+
+if __name__ == "__main__":
+    main()
