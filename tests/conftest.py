@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import re
@@ -81,6 +82,12 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.budget import Budget
 
     config.pluginmanager.register(Budget(config))
+
+
+def pytest_collection_finish() -> None:
+    """Leaves what was imported and collected out of Python's search for garbage, which takes up to a tenth of the time else."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
