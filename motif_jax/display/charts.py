@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
+# Of the lines of the first six, of the next six, and so on: no two lines of a chart are alike.
+_STYLES = ("-", ":", "-.")
 # Widths in characters.
 _LONGEST_LABEL = 60
 _NOTE_WIDTH = 120  # of a note's line, in small letters
@@ -123,7 +125,7 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
     figure, axes = new_figure(plot.x_label, plot.y_label, height + 0.2 * legend_rows)
 
     for number, line in enumerate(lines):
-        _draw_line(axes, line, COLOURS[number % len(COLOURS)])
+        _draw_line(axes, line, number)
     for row, interval in enumerate(plot.intervals):
         _draw_interval(axes, interval, row)
     if plot.intervals:
@@ -140,10 +142,11 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
     return figure
 
 
-def _draw_line(axes: Axes, line: Series, colour: str) -> None:
+def _draw_line(axes: Axes, line: Series, number: int) -> None:
+    colour = COLOURS[number % len(COLOURS)]
     # A line of one point has no length.
     marker = "o" if np.isfinite(line.y).sum() == 1 else None
-    style = "--" if line.dashed else "-"
+    style = "--" if line.dashed else _STYLES[number // len(COLOURS) % len(_STYLES)]
     label = plain(line.name) or None
     axes.plot(line.x, line.y, style, marker=marker, color=colour, linewidth=1.6, label=label)
     if line.low is None or line.high is None:

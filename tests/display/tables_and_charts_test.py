@@ -96,6 +96,16 @@ def test_a_chart_without_values_says_so() -> None:
     assert "no data" in charts.figure(Plot("d", "x", "y", [empty]))
 
 
+def test_no_two_of_eighteen_lines_look_alike() -> None:
+    lines = [Series(f"line {number}", np.arange(3.0), np.arange(3.0)) for number in range(18)]
+
+    (axes,) = charts.picture(Plot("t", "x", "y", lines)).axes
+
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
+    assert len(looks) == 18
+    assert {style for _, style in looks} == {"-", ":", "-."}, "dashed lines mean something else"
+
+
 def test_intervals_have_their_numbers_as_tooltips() -> None:
     intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("one", 5, np.nan, np.nan), Interval("b", 0, 0, 0)]
 
