@@ -11,14 +11,12 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.measures import format_value
 from motif_jax.display.page import Section, Table
-from motif_jax.rl.paid_texts import PaidRow
+from motif_jax.rl.paid_texts import PaidRow, lately, standstill
 
 # Texts that have a line of their own.
 _LINES = 6
 # Points of a line: the rows of a long training are taken together.
 _POINTS = 60
-# The share of a training that is "lately".
-_LATELY = 0.1
 _HEADER = ("message", "share of what was paid", "paid", "steps")
 
 
@@ -27,10 +25,10 @@ def paid_section(rows: Sequence[PaidRow]) -> Section | None:
     paying = [row for row in rows if row.total > 0]
     if not paying:
         return None
-    lately = [row for row in paying if row.step > (1 - _LATELY) * paying[-1].step] or paying[-1:]
-    total = _total(lately)
+    recent = lately(paying)
+    total = _total(recent)
     cells = []
-    for text, (steps, paid) in _most(lately):
+    for text, (steps, paid) in _most(recent):
         share = paid / total
         cells.append(
             (
@@ -40,13 +38,16 @@ def paid_section(rows: Sequence[PaidRow]) -> Section | None:
                 number_cell(steps, ","),
             )
         )
-    first_step = lately[0].step
-    title = f"what was paid most between steps {first_step:,} and {lately[-1].step:,}"
+    first_step = recent[0].step
+    title = f"what was paid most between steps {first_step:,} and {recent[-1].step:,}"
     table = Table("paid-lately", _HEADER, cells, title, limit=10)
     note = (
         "All that the training's steps were paid, discounted by count and without the coefficient, of the first host's games. "
         "A line or row counts the twenty most paid texts of each row of the log."
     )
+    warning = standstill(rows)
+    if warning:
+        note = f"{warning[0].upper()}{warning[1:]}. {note}"
     return Section("What the training paid for", "paid", [_shares(paying), table], note)
 
 

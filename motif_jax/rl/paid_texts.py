@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,11 @@ from motif_jax.core.metrics import MetricTable
 FILE_NAME = "paid_texts.jsonl"
 # Texts of a line: those that were paid most.
 TOP = 20
+# The share of a training that is "lately".
+_LATELY = 0.1
+# The shares of the steps, and of what they were paid, from which on an agent is said to stay with one text.
+_LEAST_STEPS = 0.2
+_LEAST_PAID = 0.5
 
 
 class PaidText(NamedTuple):
@@ -69,6 +74,45 @@ class PaidTexts:
             PaidText(text_bytes.decode(key.rstrip(b"\0")), steps, paid) for key, steps, paid in positive[:TOP]
         ]
         return PaidRow(step, sum(paid for _, _, paid in positive), most_paid)
+
+
+def lately(rows: Sequence[PaidRow]) -> list[PaidRow]:
+    """The rows of the last tenth of the steps, and at least the last row."""
+    first = (1 - _LATELY) * rows[-1].step
+    return [row for row in rows if row.step > first] or list(rows[-1:])
+
+
+def standstill(rows: Sequence[PaidRow]) -> str:
+    """A sentence where an agent has come to stay with one text, which is paid again and again; else ''.
+
+    Lately this text had a fifth of the steps or more, and half or more of what was paid. Steps of other hosts than the first do not count
+    as steps with the text, so that such runs seldom have the sentence.
+    """
+    if not rows:
+        return ""
+    recent = lately(rows)
+    earlier = rows[: len(rows) - len(recent)]
+    first_step = earlier[-1].step if earlier else 0
+    total_steps = recent[-1].step - first_step
+    total_paid = sum(row.total for row in recent)
+    if total_steps <= 0 or total_paid <= 0:
+        return ""
+    steps: dict[str, int] = {}
+    paid: dict[str, float] = {}
+    for row in recent:
+        for entry in row.texts:
+            steps[entry.text] = steps.get(entry.text, 0) + entry.steps
+            paid[entry.text] = paid.get(entry.text, 0.0) + entry.paid
+    most = max(paid, key=lambda text: paid[text])
+    steps_share = steps[most] / total_steps
+    paid_share = paid[most] / total_paid
+    if steps_share < _LEAST_STEPS or paid_share < _LEAST_PAID:
+        return ""
+    return (
+        f"the agent stays where one text comes again and again: {most!r} came with {100 * steps_share:.0f} % of the last {total_steps:,} steps "
+        f"and had {100 * paid_share:.0f} % of what they were paid. With a larger reward.count_exponent (3 is published) a text pays less each "
+        "time in an episode"
+    )
 
 
 class PaidTextLog(ExitStack):

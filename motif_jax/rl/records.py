@@ -14,7 +14,7 @@ from motif_jax.core.devices.meters import of_all_hosts, system_metrics
 from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.progress import Progress
 from motif_jax.core.run_folder import read_config
-from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl import agent_checkpoints, agent_networks, paid_texts, reward_choice, settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
@@ -23,7 +23,7 @@ from motif_jax.rl.episode_log import HALVES, EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.model_flops import DeviceUse
-from motif_jax.rl.paid_texts import PaidTextLog, as_table
+from motif_jax.rl.paid_texts import PaidRow, PaidTextLog, as_table
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
 from motif_jax.rl.training_hook import TrainingHook, hooks_of
@@ -76,6 +76,8 @@ class Records(ExitStack):
         self._episodes = self.enter_context(log)
         self._writer: MetricsWriter | None = None
         self._paid_texts: PaidTextLog | None = None
+        # Of the last tenth of the run, and the row before.
+        self._recent_pay = [PaidRow(clock.steps, 0.0, [])]
         self._progress: Progress | None = None
         hooks = hooks_of(config)
         self._reads_updates = any(hook.reads_updates for hook in hooks)
@@ -142,6 +144,7 @@ class Records(ExitStack):
         if clock.steps > clock.logged_steps:
             self.log(stream.waiting())
         self.save(asynchronous=False)
+        self._warn_of_standstill()
         self.guard.require(clock.steps)
 
     def show(self) -> None:
@@ -194,13 +197,25 @@ class Records(ExitStack):
 
     def _write_paid_texts(self) -> None:
         """Writes what texts were paid since the last row, of this host's games."""
-        paid_texts = self._system.batcher.paid_texts
-        if self._writer is None or self._paid_texts is None or paid_texts is None:
+        sums = self._system.batcher.paid_texts
+        if self._writer is None or self._paid_texts is None or sums is None:
             return
-        row = paid_texts.take(self._clock.steps)
+        row = sums.take(self._clock.steps)
         self._paid_texts.write(row)
+        self._recent_pay.append(row)
+        older = len(self._recent_pay) - len(paid_texts.lately(self._recent_pay))
+        del self._recent_pay[: max(0, older - 1)]
         if row.texts:
             self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
+
+    def _warn_of_standstill(self) -> None:
+        """Says at the end of a training where its reward pays an agent for staying with one text."""
+        learns_from_texts = self._config.reward.intrinsic_coefficient != 0
+        if self._progress is None or self._paid_texts is None or not learns_from_texts:
+            return
+        warning = paid_texts.standstill(self._recent_pay)
+        if warning:
+            self._progress.log(warning)
 
     def save(self, asynchronous: bool) -> None:
         """Saves a checkpoint, with all hosts."""

@@ -81,3 +81,31 @@ def test_a_line_without_its_parts_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match=r"paid_texts\.jsonl is damaged at step 3"):
         list(paid_texts.read(tmp_path))
+
+
+def a_training(steps_with_text: int, paid: float, of: float = 100.0) -> list[PaidRow]:
+    """Two rows: an early one that pays for keys, and one of 100 steps with a text on some of them."""
+    key = PaidText("a key", 3, 30.0)
+    return [
+        PaidRow(900, 30.0, [key]),
+        PaidRow(1000, of, [PaidText("the stairs are fixed", steps_with_text, paid), key]),
+    ]
+
+
+def test_an_agent_that_stays_with_one_text_is_warned_of() -> None:
+    warning = paid_texts.standstill(a_training(steps_with_text=96, paid=99.0))
+
+    assert (
+        "'the stairs are fixed' came with 96 % of the last 100 steps and had 99 % of what they were paid"
+        in warning
+    )
+    assert "a larger reward.count_exponent" in warning
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [a_training(5, 99.0), a_training(96, 40.0), [], [PaidRow(10, 0.0, [])]],
+    ids=["seldom seen, such as a door", "paid less than others", "no rows", "nothing paid"],
+)
+def test_other_trainings_are_not_warned_of(rows: list[PaidRow]) -> None:
+    assert paid_texts.standstill(rows) == ""
