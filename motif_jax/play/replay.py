@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,19 +118,36 @@ class _Overlay:
 
     def film(self, game: _Game) -> watching.Film:
         """The film of a game. Raises UserError: the episode does not replay as recorded."""
-        recording = game.load()
-        fields: Sequence[str] = ()
-        if self.reward is not None:
-            from motif_jax.rl import settings
-
-            options = settings.fields_option(recording.task, recording.options, self.reward.section)
-            fields = options.get("fields", ())
-        return watching.film_recording(recording, game.title, self._policy, self._rater_of, fields)
+        return rated_film(game.load(), game.title, self.reward, self._policy, self._rater_of)
 
     def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:
         if self._rater is None and self.reward is not None:
             self._rater = ratings.LiveRater(self.reward, spec)
         return self._rater
+
+
+def rated_film(
+    recording: Recording,
+    title: str,
+    reward: RatingReward | None,
+    policy: Any = None,
+    rater_of: Callable[[EnvironmentSpec], ratings.LiveRater | None] | None = None,
+) -> watching.Film:
+    """The film of a recording, with what `reward` pays and what `policy` (a `BatchPolicy`) thinks of it, where there are any.
+
+    Args:
+      rater_of: makes the reward's rater; None: a new one.
+
+    Raises UserError: the episode does not replay as recorded.
+    """
+    if reward is None:
+        return watching.film_recording(recording, title, policy)
+    from motif_jax.rl import settings
+
+    options = settings.fields_option(recording.task, recording.options, reward.section)
+    if rater_of is None:
+        rater_of = functools.partial(ratings.LiveRater, reward)
+    return watching.film_recording(recording, title, policy, rater_of, options.get("fields", ()))
 
 
 def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:

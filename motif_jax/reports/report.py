@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import metric_files, run_folder
-from motif_jax.core.errors import printable
+from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.display import page, text_tables
 from motif_jax.envs.babyai_text.changes import EXCHANGED
@@ -24,6 +24,7 @@ from motif_jax.reports import (
     evaluation_sections,
     following,
     generalisation_files,
+    newest_film,
     probe_report,
     recorded_games,
     reward_values,
@@ -115,6 +116,10 @@ def _follow(config: ConfigDict, workdir: Path) -> int | None:
 
     def write(is_running: bool) -> None:
         data = _read(config, workdir)
+        try:
+            data.newest_film = newest_film.write(Path(config.agent.dir), workdir)
+        except UserError as error:  # a page without a film says more than none
+            print(f"no film of the newest recorded game: {error}", file=sys.stderr, flush=True)
         path = _write(config, workdir, data, config.follow_seconds if is_running else None)
         if is_running:
             print(f"{time.strftime('%H:%M:%S')}  {path}  {printable(headline(data)[0])}", flush=True)

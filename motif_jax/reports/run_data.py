@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,13 @@ class LikedMessage:
     count: int
     normalised: float
     paid: float
+
+
+class NewestFilm(NamedTuple):
+    """The player of a training's newest recorded game: its link from the page, and the training's step at which the game ended."""
+
+    link: str
+    step: int
 
 
 @dataclass
@@ -50,6 +57,7 @@ class RunData:
     paid_rows: list[PaidRow] = field(default_factory=list)
     recorded: list[dict[str, Any]] = field(default_factory=list)
     recorded_players: dict[str, str] = field(default_factory=dict)
+    newest_film: NewestFilm | None = None  # of a page beside the training
     probes: Probes | None = None
     # Evaluations by name, the agent's first; the verdict leaves out `yardsticks`.
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
