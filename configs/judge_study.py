@@ -15,8 +15,8 @@ the page: a judge whose two orders agree on fewer than 60 % of its questions giv
 Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
-  keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted` and `qwen05_counted` pay a message less the more often an episode has seen it
-             (`reward.count_exponent`, 3 is published).
+  keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted`, `qwen05_counted` and `coin_counted` pay a message less the more often an
+             episode has seen it (`reward.count_exponent`, 3 is published).
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
 """
@@ -142,9 +142,9 @@ BASE = {
 # Added when the others had been run, whose agents stand still and are paid for one message again and again; claimed before its own seeds.
 _COUNTED = {
     f"{judge}_counted": f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.count_exponent=3"
-    for judge in ("qwen15", "qwen05")
+    for judge in ("qwen15", "qwen05", "coin")
 }
-_COUNTED_CLAIMS = "; qwen15_counted > qwen15: success; qwen05_counted > qwen05: success"
+_COUNTED_CLAIMS = "; qwen15_counted > qwen15: success; qwen05_counted > qwen05: success; qwen15_counted > coin_counted: success"
 VARIANTS = {
     "": {},
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
