@@ -167,7 +167,8 @@ VARIANTS = {
             "extrinsic_scale": 1.0,
             "extrinsic_clip": 1e6,
         },
-        "actors.envs_per_worker": 32,
+        # One, whatever the cores: a batch is a rollout of each environment (`on_policy`).
+        "actors": {"workers": 1, "envs_per_worker": 32},
         "save_every_steps": 100_000,
         "stats_episodes": 100,
         "log_every_seconds": 2.0,

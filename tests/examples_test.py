@@ -95,7 +95,9 @@ def test_both_libraries_train_and_a_run_is_not_repeated(tmp_path):
     assert rows.read_text() == written
     lines = [json.loads(row) for row in written.splitlines()]
     assert [row["library"] for row in lines] == ["motif_jax", "stable_baselines3"]
-    assert all(8 < row["curve"][0] < 60 for row in lines), "a pole falls after some 20 steps of random play"
+    for row in lines:
+        known = [value for value in row["curve"] if value is not None]
+        assert 8 < known[0] < 60, "a pole falls after some 20 steps of random play"
 
 
 def test_the_table_compares_the_last_tenth(monkeypatch):
@@ -107,10 +109,11 @@ def test_the_table_compares_the_last_tenth(monkeypatch):
 
     returns = {beside.OURS: [400.0, 500.0], beside.SB3: [300.0, 310.0]}
     rows = [
-        {"library": library, "task": "CartPole-v1", "curve": [20.0, last]}
+        {"library": library, "task": "CartPole-v1", "steps": 100_000, "curve": [20.0, last, None]}
         for library, values in returns.items()
         for last in values
     ]
+    rows.append({**rows[0], "steps": 2048, "curve": [10.0]})
     assert beside.table(rows).splitlines()[2:] == [
         "| CartPole-v1 | 100,000 | 450 [400, 500] | > | 305 [300, 310] |"
     ]

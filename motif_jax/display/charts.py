@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
-# Of the lines of the first six, of the next six, and so on: no two lines of a chart are alike.
+# Of the first six lines, of the next six, and of six more, so that none of them are alike; dashes mean something else.
 _STYLES = ("-", ":", "-.")
 # Widths in characters.
 _LONGEST_LABEL = 60

@@ -37,7 +37,7 @@ class GameNetwork:
     observation_normalisation: str = one_of(
         ("none", "running"),
         "'running': the flat encoder takes numbers less their mean over all steps so far and divides them by their standard deviation; "
-        "pictures, texts and one-hot values stay",
+        "pictures, captions and the one-hot values of Discrete spaces stay",
     )
     obs_scale: float = positive(255.0, "pixels are divided by it")
     nonlinearity: str = one_of(("elu", "relu", "tanh"), "nonlinearity of the encoders")

@@ -15,6 +15,8 @@ STATISTICS = "statistics"
 # PyTorch's default rate of the moving statistics of a batch norm.
 _MOVING_RATE = 0.1
 _EPSILON = 1e-8
+# Share of a mean below which a deviation is rounding: float32 has seven digits, and means of many rows lose two.
+_ROUNDING = 1e-5
 # Standard deviations from the mean beyond which a number is cut off, as in Stable-Baselines3's VecNormalize.
 _LIMIT = 10.0
 
@@ -37,7 +39,8 @@ class RunningScale(nn.Module):
             self.variable(STATISTICS, "mean", jnp.zeros, size).value = jnp.mean(x, axis=0)
             self.variable(STATISTICS, "variance", jnp.ones, size).value = jnp.var(x, axis=0)
             self.variable(STATISTICS, "rows", jnp.zeros, ()).value = jnp.float32(len(x))
-        scaled = (x - mean) * jax.lax.rsqrt(variance + _EPSILON)
+        least = _EPSILON + jnp.square(_ROUNDING * mean)
+        scaled = (x - mean) * jax.lax.rsqrt(variance + least)
         return jnp.clip(scaled, -_LIMIT, _LIMIT)
 
 

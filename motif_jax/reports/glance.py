@@ -11,7 +11,6 @@ from motif_jax.display.measures import alike, progress_keys, with_unit
 from motif_jax.reports import hacking, success, text_section
 from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
 from motif_jax.reports.run_data import RunData
-from motif_jax.rl.paid_texts import standstill
 
 _NOTHING_TO_COMPARE = "Nothing can be said yet: no two evaluations were given."
 
@@ -23,15 +22,14 @@ def headline(data: RunData) -> tuple[str, str]:
     there is a sign of reward hacking, or the agent stays with one text that is paid again and again. For BabyAI-Text success rates are
     compared.
     """
-    text, kind = _compared(data)
-    warning = standstill(data.paid_rows)
-    if warning:
-        return f"{text} Beware: {warning}.", "bad"
+    text, kind = compared(data)
+    if data.standstill:
+        return f"{text} Beware: {data.standstill}.", "bad"
     return text, kind
 
 
-def _compared(data: RunData) -> tuple[str, str]:
-    """The headline by evaluations and the training's episodes."""
+def compared(data: RunData) -> tuple[str, str]:
+    """The headline by evaluations and the training's episodes alone."""
     text_games = text_section.headline(data)
     if text_games is not None:
         return text_games

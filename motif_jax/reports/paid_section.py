@@ -11,7 +11,7 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.measures import format_value
 from motif_jax.display.page import Section, Table
-from motif_jax.rl.paid_texts import PaidRow, lately, standstill
+from motif_jax.rl.paid_texts import PaidRow, lately
 
 # Texts that have a line of their own.
 _LINES = 6
@@ -20,7 +20,7 @@ _POINTS = 60
 _HEADER = ("message", "share of what was paid", "paid", "steps")
 
 
-def paid_section(rows: Sequence[PaidRow]) -> Section | None:
+def paid_section(rows: Sequence[PaidRow], warning: str = "") -> Section | None:
     """Shares of the most paid texts over the training, and a table of the last tenth; None where nothing was paid."""
     paying = [row for row in rows if row.total > 0]
     if not paying:
@@ -45,7 +45,6 @@ def paid_section(rows: Sequence[PaidRow]) -> Section | None:
         "All that the training's steps were paid, discounted by count and without the coefficient, of the first host's games. "
         "A line or row counts the twenty most paid texts of each row of the log."
     )
-    warning = standstill(rows)
     if warning:
         note = f"{warning[0].upper()}{warning[1:]}. {note}"
     return Section("What the training paid for", "paid", [_shares(paying), table], note)

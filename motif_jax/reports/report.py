@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Container, Mapping
@@ -32,7 +33,7 @@ from motif_jax.reports import (
     success,
     text_section,
 )
-from motif_jax.reports.glance import headline
+from motif_jax.reports.glance import compared, headline
 from motif_jax.reports.run_data import RunData, read_reward_summary
 from motif_jax.rl import paid_texts
 
@@ -103,7 +104,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with run_folder.opened(workdir, config):
         path = _write(config, workdir, data)
     _print(data, path)
-    _, kind = headline(data)
+    _, kind = compared(data)
     if config.first_must_lead and kind != "good":
         first, *others = [name for name in data.evaluations if name not in data.yardsticks]
         print(f"first_must_lead: {first} is not clearly better than {', '.join(others)}", file=sys.stderr)
@@ -113,6 +114,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 def _follow(config: ConfigDict, workdir: Path) -> int | None:
     """Writes the page again and again while the training goes on; each page is a line on the terminal."""
+    # The films' rewards are computed beside the training, which may have the accelerator to itself.
+    os.environ["JAX_PLATFORMS"] = "cpu"
 
     def write(is_running: bool) -> None:
         data = _read(config, workdir)
@@ -177,6 +180,9 @@ def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
         data.learned = reward_values.read_learned(Path(config.agent.dir))
         data.episodes = metric_files.read_episodes(config.agent.dir)
         data.paid_rows = list(paid_texts.read(Path(config.agent.dir)))
+        reward = run_folder.read_config(config.agent.dir).get("reward", {})
+        if paid_texts.pays_each_time(reward.get("intrinsic_coefficient", 0), reward.get("count_exponent", 3)):
+            data.standstill = paid_texts.standstill(data.paid_rows)
         data.probes = probe_report.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)

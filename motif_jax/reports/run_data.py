@@ -55,6 +55,7 @@ class RunData:
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
     paid_rows: list[PaidRow] = field(default_factory=list)
+    standstill: str = ""  # a sentence where the agent stays with one text that pays each time
     recorded: list[dict[str, Any]] = field(default_factory=list)
     recorded_players: dict[str, str] = field(default_factory=dict)
     newest_film: NewestFilm | None = None  # of a page beside the training

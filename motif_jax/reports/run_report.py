@@ -53,7 +53,7 @@ def sections(data: RunData) -> list[Section]:
         learned_reward.section(data.learned, data.metrics),
         None if is_task_alone else reward_sections.reward_section(data),
         training_sections.language_section(data.language),
-        paid_section.paid_section(data.paid_rows),
+        paid_section.paid_section(data.paid_rows, data.standstill),
         None if is_task_alone else reward_sections.messages_section(data),
         recorded_games.episodes_section(data),
         recorded_games.section(data),

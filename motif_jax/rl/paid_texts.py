@@ -22,7 +22,7 @@ TOP = 20
 # The share of a training that is "lately".
 _LATELY = 0.1
 # The shares of the steps, and of what they were paid, from which on an agent is said to stay with one text.
-_LEAST_STEPS = 0.2
+_LEAST_STEPS = 0.4
 _LEAST_PAID = 0.5
 
 
@@ -76,23 +76,32 @@ class PaidTexts:
         return PaidRow(step, sum(paid for _, _, paid in positive), most_paid)
 
 
+def pays_each_time(intrinsic_coefficient: float, count_exponent: float) -> bool:
+    """Whether an agent learns from a reward that pays a text nearly as much each time in an episode as the first."""
+    return intrinsic_coefficient != 0 and count_exponent < 1
+
+
 def lately(rows: Sequence[PaidRow]) -> list[PaidRow]:
     """The rows of the last tenth of the steps, and at least the last row."""
     first = (1 - _LATELY) * rows[-1].step
     return [row for row in rows if row.step > first] or list(rows[-1:])
 
 
-def standstill(rows: Sequence[PaidRow]) -> str:
+def standstill(rows: Sequence[PaidRow], start: int = 0) -> str:
     """A sentence where an agent has come to stay with one text, which is paid again and again; else ''.
 
-    Lately this text had a fifth of the steps or more, and half or more of what was paid. Steps of other hosts than the first do not count
-    as steps with the text, so that such runs seldom have the sentence.
+    Lately this text came with two fifths of the steps or more, and had half or more of what was paid. It is meant for rewards that
+    pay a text each time (`pays_each_time`). Steps of other hosts than the first do not count as steps with the text, so that such
+    runs seldom have the sentence.
+
+    Args:
+      start: the step before the first of the rows.
     """
     if not rows:
         return ""
     recent = lately(rows)
     earlier = rows[: len(rows) - len(recent)]
-    first_step = earlier[-1].step if earlier else 0
+    first_step = earlier[-1].step if earlier else start
     total_steps = recent[-1].step - first_step
     total_paid = sum(row.total for row in recent)
     if total_steps <= 0 or total_paid <= 0:
@@ -110,7 +119,7 @@ def standstill(rows: Sequence[PaidRow]) -> str:
         return ""
     return (
         f"the agent stays where one text comes again and again: {most!r} came with {100 * steps_share:.0f} % of the last {total_steps:,} steps "
-        f"and had {100 * paid_share:.0f} % of what they were paid. With a larger reward.count_exponent (3 is published) a text pays less each "
+        f"and had {100 * paid_share:.0f} % of what they were paid. With reward.count_exponent=3, as published, a text pays less each "
         "time in an episode"
     )
 

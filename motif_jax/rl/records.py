@@ -77,7 +77,8 @@ class Records(ExitStack):
         self._writer: MetricsWriter | None = None
         self._paid_texts: PaidTextLog | None = None
         # Of the last tenth of the run, and the row before.
-        self._recent_pay = [PaidRow(clock.steps, 0.0, [])]
+        self._recent_pay: list[PaidRow] = []
+        self._pay_known_from = clock.steps
         self._progress: Progress | None = None
         hooks = hooks_of(config)
         self._reads_updates = any(hook.reads_updates for hook in hooks)
@@ -210,10 +211,11 @@ class Records(ExitStack):
 
     def _warn_of_standstill(self) -> None:
         """Says at the end of a training where its reward pays an agent for staying with one text."""
-        learns_from_texts = self._config.reward.intrinsic_coefficient != 0
-        if self._progress is None or self._paid_texts is None or not learns_from_texts:
+        reward = self._config.reward
+        is_meant = paid_texts.pays_each_time(reward.intrinsic_coefficient, reward.count_exponent)
+        if self._progress is None or self._paid_texts is None or not is_meant:
             return
-        warning = paid_texts.standstill(self._recent_pay)
+        warning = paid_texts.standstill(self._recent_pay, self._pay_known_from)
         if warning:
             self._progress.log(warning)
 

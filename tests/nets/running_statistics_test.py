@@ -74,7 +74,16 @@ def test_statistics_of_calls_of_any_size_are_those_of_all_their_rows() -> None:
     assert running["rows"] == 35
 
 
-def test_numbers_stay_as_they_are_before_the_first_update() -> None:
+@pytest.mark.parametrize("constant", [5000.1, 100_000.3, 1_234_567.0, 5.3])
+def test_a_constant_is_small_although_its_mean_is_rounded(constant: float) -> None:
+    rows = np.full((1000, 2), constant, np.float32)
+
+    scaled = RunningScale().apply({"params": with_statistics(FRESH, statistics_of(rows))}, rows)
+
+    assert np.abs(scaled).max() < 0.3
+
+
+def test_small_numbers_stay_as_they_are_before_the_first_update() -> None:
     rows = np.array([[1.0, -2.5], [0.0, 9.0]], np.float32)
 
     scaled = RunningScale().apply({"params": FRESH}, rows)

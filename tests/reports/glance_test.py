@@ -12,9 +12,8 @@ import pytest
 from motif_jax.core.metric_files import Curve
 from motif_jax.display import measures
 from motif_jax.reports import evaluation_sections, hacking, run_report
-from motif_jax.reports.glance import facts, headline
+from motif_jax.reports.glance import compared, facts, headline
 from motif_jax.reports.run_data import RunData
-from motif_jax.rl.paid_texts import PaidRow, PaidText
 from tests.made_up_runs import run_data
 
 GAMES = 40
@@ -162,16 +161,14 @@ def test_a_warning_of_the_training_is_in_the_headline(tmp_path) -> None:
 
 def test_an_agent_that_stays_with_one_text_is_no_good_news() -> None:
     data = agent_and_random(deeper=1.0)
-    data.paid_rows = [
-        PaidRow(900, 5.0, []),
-        PaidRow(1000, 50.0, [PaidText("the stairs are fixed", 90, 49.0)]),
-    ]
+    data.standstill = "the agent stays where one text comes again and again"
 
     text, kind = headline(data)
 
     assert kind == "bad"
     assert "agent collects more" in text
-    assert "Beware: the agent stays where one text comes again and again: 'the stairs are fixed'" in text
+    assert text.endswith("Beware: the agent stays where one text comes again and again.")
+    assert compared(data)[1] == "good", "what must lead still does"
 
 
 def test_an_accuracy_over_no_pairs_is_no_number() -> None:

@@ -99,13 +99,29 @@ def test_an_agent_that_stays_with_one_text_is_warned_of() -> None:
         "'the stairs are fixed' came with 96 % of the last 100 steps and had 99 % of what they were paid"
         in warning
     )
-    assert "a larger reward.count_exponent" in warning
+    assert "reward.count_exponent=3" in warning
+
+
+def test_a_resumed_training_counts_its_own_steps_alone() -> None:
+    rows = a_training(steps_with_text=96, paid=99.0)[1:]
+
+    assert "96 % of the last 100 steps" in paid_texts.standstill(rows, start=900)
+    assert paid_texts.standstill(rows) == ""
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "exponent", "each_time"), [(0.1, 0.0, True), (0.1, 3.0, False), (0.0, 0.0, False)]
+)
+def test_only_rewards_that_pay_each_time_are_meant(
+    coefficient: float, exponent: float, each_time: bool
+) -> None:
+    assert paid_texts.pays_each_time(coefficient, exponent) == each_time
 
 
 @pytest.mark.parametrize(
     "rows",
-    [a_training(5, 99.0), a_training(96, 40.0), [], [PaidRow(10, 0.0, [])]],
-    ids=["seldom seen, such as a door", "paid less than others", "no rows", "nothing paid"],
+    [a_training(20, 99.0), a_training(96, 40.0), [], [PaidRow(10, 0.0, [])]],
+    ids=["the goal of episodes of five steps", "paid less than others", "no rows", "nothing paid"],
 )
 def test_other_trainings_are_not_warned_of(rows: list[PaidRow]) -> None:
     assert paid_texts.standstill(rows) == ""

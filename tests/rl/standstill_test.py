@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from motif_jax import rewards
-from motif_jax.reports.paid_section import paid_section
-from motif_jax.rl import paid_texts
 from tests.reward_fixtures import run_stage
 
 TEXTS = ("You see here a key.", "You kill the newt!", "The door opens.", "It's a wall.")
@@ -50,6 +48,8 @@ def test_a_training_warns_of_a_text_that_pays_each_time(
     # The last steps of a group are no row of the log yet.
     assert int(shares[1]) > 60
     assert int(shares[2]) == 100
-    section = paid_section(list(paid_texts.read(run)))
-    assert section is not None
-    assert section.note.startswith("The agent stays where one text comes again and again")
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)  # charts take seconds
+    page = run_stage("report", tmp_path / "page", "smoke", **{"agent.dir": str(run)}) / "report.html"
+    assert page.read_text().count("he agent stays where one text comes again and again") >= 2, (
+        "headline and section"
+    )
