@@ -109,6 +109,7 @@ def test_a_number_that_never_changed_is_zero_and_one_far_away_is_cut_off() -> No
     np.testing.assert_array_equal(scaled, [[0.0, 10.0], [0.0, -10.0]])
 
 
+@pytest.mark.slow
 def test_an_agent_does_not_depend_on_the_units_of_its_numbers() -> None:
     rows = observations(seed=1)
     other_units = {**rows, "position": rows["position"] * UNIT + OFFSET, "speed": rows["speed"] * 7}
@@ -120,6 +121,7 @@ def test_an_agent_does_not_depend_on_the_units_of_its_numbers() -> None:
     np.testing.assert_allclose(in_other_units, logits, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_bytes_are_not_scaled_and_weights_stay() -> None:
     fresh = network().init(jax.random.key(0))
 
@@ -134,6 +136,7 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
     )
 
 
+@pytest.mark.slow
 def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all() -> None:
     rows = observations(seed=2)
     fresh = network().init(jax.random.key(0))
@@ -146,6 +149,7 @@ def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all() -> None:
     chex.assert_trees_all_close(of_first_device, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_statistics_have_no_gradient() -> None:
     rows = observations(seed=1)
     params = tracked(network(), network().init(jax.random.key(0)), rows)
@@ -162,6 +166,7 @@ def test_statistics_have_no_gradient() -> None:
     assert any(np.any(leaf) for leaf in gradients.values())
 
 
+@pytest.mark.slow
 def test_without_a_scale_nothing_is_tracked() -> None:
     plain = network("none")
     params = plain.init(jax.random.key(0))
