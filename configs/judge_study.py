@@ -23,6 +23,8 @@ Variants:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from motif_jax.reports import study_config as studies
@@ -65,10 +67,20 @@ def _methods(models: tuple[str, ...]) -> dict[str, str]:
 
 
 def _minihack(
-    level: str, name: str, more_methods: dict[str, str] | None = None, more_claims: str = ""
+    level: str,
+    name: str,
+    more_methods: Mapping[str, str] = MappingProxyType({}),
+    more_claims: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The study of a level that random labels are not expected to teach; trained as in configs/minihack_study.py."""
-    methods = {**_methods(_MODELS), **(more_methods or {})}
+    methods = {**_methods(_MODELS), **more_methods}
+    claims = (
+        "qwen15 > coin: success",
+        "qwen15 > smollm2: success",
+        "qwen15 > lexicon - 0.1: success",
+        "qwen15 > qwen05 - 0.1: success",
+        *more_claims,
+    )
     environment = f"--config.environment.name=MiniHack-{name}-v0"
     collect = (
         f"configs/collect.py {environment} --config.policy=random --config.num_pairs=3000 --config.start_share=0.5 "
@@ -86,8 +98,7 @@ def _minihack(
         "training": training,
         "methods": methods,
         "tables": {level: ",".join(methods)},
-        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > lexicon - 0.1: success; "
-        f"qwen15 > qwen05 - 0.1: success{more_claims}",
+        "claims": "; ".join(claims),
         "lexicon.file": "minihack.yaml",
         "measures": "success,scout",
     }
@@ -144,7 +155,11 @@ _COUNTED = {
     f"{judge}_counted": f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.count_exponent=3"
     for judge in ("qwen15", "qwen05", "coin")
 }
-_COUNTED_CLAIMS = "; qwen15_counted > qwen15: success; qwen05_counted > qwen05: success; qwen15_counted > coin_counted: success"
+_COUNTED_CLAIMS = (
+    "qwen15_counted > qwen15: success",
+    "qwen05_counted > qwen05: success",
+    "qwen15_counted > coin_counted: success",
+)
 VARIANTS = {
     "": {},
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),

@@ -3,8 +3,10 @@
     .venv-examples/bin/python docs/examples/beside_stable_baselines3.py
 
 motif_jax has the same settings for all tasks. Stable-Baselines3 has for each the settings that RL Baselines3 Zoo tuned, and its defaults
-where the Zoo has none. LunarLander's were tuned for a million steps, of which both have 300,000 here; motif_jax plays Pendulum with five torques,
-and its learning rate falls to 0 in all tasks. Claimed before a run: motif_jax is at least equal on five of the seven. A run leaves a line in `--rows`; what has a line is not run again. The table is printed at the end.
+where the Zoo has none. LunarLander's were tuned for a million steps, of which both have 300,000 here; motif_jax plays Pendulum with five
+torques, and its learning rate falls to 0 in all tasks. Claimed before a run: motif_jax is at least equal on five of the seven.
+
+A run leaves a line in `--rows`; what has a line is not run again. The table is printed at the end.
 
 Needs Stable-Baselines3 besides motif_jax: `bash launch/setup_examples.sh` makes an environment with it. LunarLander needs Box2D, too:
 `.venv-examples/bin/pip install box2d`.
@@ -33,9 +35,9 @@ PARTS = 10
 EQUAL = 0.05
 
 
-def falling(first: float) -> Callable[[float], float]:
+def falling(initial_value: float) -> Callable[[float], float]:
     """A value that falls linearly to 0; Stable-Baselines3 calls it with the share of the run that is left."""
-    return lambda left: left * first
+    return lambda remaining_share: remaining_share * initial_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,32 +62,26 @@ class Task:
     wrapper: str = ""
 
 
-_MINIGRID = {"n_steps": 128, "batch_size": 64, "gae_lambda": 0.95, "gamma": 0.99, "n_epochs": 10}
-_MINIGRID |= {"ent_coef": 0.0, "learning_rate": 2.5e-4, "clip_range": 0.2}
+_MINIGRID = {
+    "n_steps": 128, "batch_size": 64, "gae_lambda": 0.95, "gamma": 0.99, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 2.5e-4,
+    "clip_range": 0.2,
+}  # fmt: skip
 _CARTPOLE = {
-    "n_steps": 32,
-    "batch_size": 256,
-    "gae_lambda": 0.8,
-    "gamma": 0.98,
-    "n_epochs": 20,
-    "ent_coef": 0.0,
-}
-_CARTPOLE |= {"learning_rate": falling(0.001), "clip_range": falling(0.2)}
-_LUNAR = {
-    "n_steps": 1024,
-    "batch_size": 64,
-    "gae_lambda": 0.98,
-    "gamma": 0.999,
-    "n_epochs": 4,
-    "ent_coef": 0.01,
-}
-_PENDULUM = {"n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0}
-_PENDULUM |= {"learning_rate": 1e-3, "clip_range": 0.2, "use_sde": True, "sde_sample_freq": 4}
+    "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
+    "learning_rate": falling(0.001), "clip_range": falling(0.2),
+}  # fmt: skip
+_LUNAR_LANDER = {
+    "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
+}  # fmt: skip
+_PENDULUM = {
+    "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 1e-3, "clip_range": 0.2,
+    "use_sde": True, "sde_sample_freq": 4,
+}  # fmt: skip
 TASKS = {
     "CartPole-v1": Task(100_000, (22, 500), (), _CARTPOLE, 8),
     "FrozenLake-v1": Task(100_000, (0.01, 0.74)),
     "Taxi-v3": Task(200_000, (-200, 8)),
-    "LunarLander-v3": Task(300_000, (-180, 230), (), _LUNAR, 16),
+    "LunarLander-v3": Task(300_000, (-180, 230), (), _LUNAR_LANDER, 16),
     "Pendulum-v1": Task(100_000, (-1200, -150), ("--config.environment.action_bins=5",), _PENDULUM, 4),
     "MiniGrid-Empty-Random-5x5-v0": Task(100_000, (0.3, 0.96), (), _MINIGRID, 8, True, "FlatObsWrapper"),
     "MiniGrid-DoorKey-5x5-v0": Task(100_000, (0.1, 0.96), (), _MINIGRID, 8, True, "FlatObsWrapper"),
@@ -208,7 +204,7 @@ def main() -> None:
     parser.add_argument("--workdir", type=Path, default=Path("runs/beside"), help="runs of motif_jax")
     parser.add_argument("--library", choices=list(TRAININGS), help="train with one of them alone")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--steps", type=int, help="for each task, in place of its own")
+    parser.add_argument("--steps", type=int, help="environment steps of each run; without it the task's")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     arguments = parser.parse_args()
     libraries = [arguments.library] if arguments.library else list(TRAININGS)

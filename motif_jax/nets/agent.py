@@ -249,7 +249,7 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
 
 
 def _numbers(fields: tuple[str, ...], spec: EnvironmentSpec) -> tuple[str, ...]:
-    """Those of `fields` that hold numbers of any size: no bytes, which are pictures, texts and one-hot values."""
+    """Those of `fields` that hold numbers of any size: no bytes, which are pictures, captions and one-hot values."""
     return tuple(name for name in fields if spec.observation[name].dtype != "uint8")
 
 

@@ -36,8 +36,8 @@ class BatchNorm(nn.Module):
 
     By default moving statistics normalise each channel, both in play and in learning. So a row's features do not depend on
     other rows, and the policy that plays equals the policy that learns. The statistics are parameters without a gradient,
-    which `running_statistics.with_statistics` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and variance are those
-    of each step's rows.
+    which `running_statistics.with_statistics` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`,
+    mean and variance are those of each step's rows.
 
     Attributes:
       of_batch: normalise by the batch, as published (`compat.symbolic_train_mode_batchnorm`).

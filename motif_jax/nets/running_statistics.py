@@ -39,8 +39,8 @@ class RunningScale(nn.Module):
             self.variable(STATISTICS, "mean", jnp.zeros, size).value = jnp.mean(x, axis=0)
             self.variable(STATISTICS, "variance", jnp.ones, size).value = jnp.var(x, axis=0)
             self.variable(STATISTICS, "rows", jnp.zeros, ()).value = jnp.float32(len(x))
-        least = _EPSILON + jnp.square(_ROUNDING * mean)
-        scaled = (x - mean) * jax.lax.rsqrt(variance + least)
+        variance_of_rounding = _EPSILON + jnp.square(_ROUNDING * mean)
+        scaled = (x - mean) * jax.lax.rsqrt(variance + variance_of_rounding)
         return jnp.clip(scaled, -_LIMIT, _LIMIT)
 
 

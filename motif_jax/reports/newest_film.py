@@ -35,8 +35,8 @@ def write(run: Path, workdir: Path) -> NewestFilm | None:
     config = agent_policy.read_config(run)
     reward = None
     if config.reward.dir:
-        of_agent = ratings.RatingReward(config.reward, agent_policy.rounded_threshold(config.compat))
-        reward = ratings.choose_reward(Scoring(), of_agent, str(run))
+        agent_reward = ratings.RatingReward(config.reward, agent_policy.rounded_threshold(config.compat))
+        reward = ratings.choose_reward(Scoring(), agent_reward, str(run))
     films = Films(workdir, workdir, FilmForms(ttyrec=False))
     source = [path.name, None if reward is None else reward.plan()]
     if not films.has(_STEM, source):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.measures import format_value
 from motif_jax.display.page import Section, Table
-from motif_jax.rl.paid_texts import PaidRow, lately
+from motif_jax.rl.paid_texts import PaidRow, lately, most_paid
 
 # Texts that have a line of their own.
 _LINES = 6
@@ -28,7 +27,7 @@ def paid_section(rows: Sequence[PaidRow], warning: str = "") -> Section | None:
     recent = lately(paying)
     total = _total(recent)
     cells = []
-    for text, (steps, paid) in _most(recent):
+    for text, steps, paid in most_paid(recent):
         share = paid / total
         cells.append(
             (
@@ -50,18 +49,6 @@ def paid_section(rows: Sequence[PaidRow], warning: str = "") -> Section | None:
     return Section("What the training paid for", "paid", [_shares(paying), table], note)
 
 
-def _most(rows: Sequence[PaidRow]) -> list[tuple[str, tuple[int, float]]]:
-    """Texts with their steps and what these were paid in all rows, the most paid first."""
-    steps: dict[str, int] = defaultdict(int)
-    paid: dict[str, float] = defaultdict(float)
-    for row in rows:
-        for text in row.texts:
-            steps[text.text] += text.steps
-            paid[text.text] += text.paid
-    ranked = sorted(paid, key=lambda text: (-paid[text], text))
-    return [(text, (steps[text], paid[text])) for text in ranked]
-
-
 def _total(rows: Sequence[PaidRow]) -> float:
     return sum(row.total for row in rows)
 
@@ -75,11 +62,11 @@ def _shares(rows: Sequence[PaidRow]) -> Plot:
     shares = []
     for part in parts:
         total = _total(part)
-        shares.append({text: paid / total for text, (_, paid) in _most(part)})
+        shares.append({entry.text: entry.paid / total for entry in most_paid(part)})
     lines = []
-    for text, _ in _most(rows)[:_LINES]:
-        values = np.array([100 * share.get(text, 0.0) for share in shares])
-        lines.append(Series(text or "(no message)", steps, values))
+    for entry in most_paid(rows)[:_LINES]:
+        values = np.array([100 * share.get(entry.text, 0.0) for share in shares])
+        lines.append(Series(entry.text or "(no message)", steps, values))
     return Plot(
         "what the training paid for",
         "environment steps",

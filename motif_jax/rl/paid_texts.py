@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -87,40 +88,43 @@ def lately(rows: Sequence[PaidRow]) -> list[PaidRow]:
     return [row for row in rows if row.step > first] or list(rows[-1:])
 
 
-def standstill(rows: Sequence[PaidRow], start: int = 0) -> str:
+def most_paid(rows: Sequence[PaidRow]) -> list[PaidText]:
+    """The texts of all rows with their sums, the most paid first."""
+    steps: dict[str, int] = defaultdict(int)
+    paid: dict[str, float] = defaultdict(float)
+    for row in rows:
+        for entry in row.texts:
+            steps[entry.text] += entry.steps
+            paid[entry.text] += entry.paid
+    ranked = sorted(paid, key=lambda text: (-paid[text], text))
+    return [PaidText(text, steps[text], paid[text]) for text in ranked]
+
+
+def standstill(rows: Sequence[PaidRow]) -> str:
     """A sentence where an agent has come to stay with one text, which is paid again and again; else ''.
 
     Lately this text came with two fifths of the steps or more, and had half or more of what was paid. It is meant for rewards that
     pay a text each time (`pays_each_time`). Steps of other hosts than the first do not count as steps with the text, so that such
     runs seldom have the sentence.
-
-    Args:
-      start: the step before the first of the rows.
     """
     if not rows:
         return ""
     recent = lately(rows)
     earlier = rows[: len(rows) - len(recent)]
-    first_step = earlier[-1].step if earlier else start
+    first_step = earlier[-1].step if earlier else 0
     total_steps = recent[-1].step - first_step
     total_paid = sum(row.total for row in recent)
     if total_steps <= 0 or total_paid <= 0:
         return ""
-    steps: dict[str, int] = {}
-    paid: dict[str, float] = {}
-    for row in recent:
-        for entry in row.texts:
-            steps[entry.text] = steps.get(entry.text, 0) + entry.steps
-            paid[entry.text] = paid.get(entry.text, 0.0) + entry.paid
-    most = max(paid, key=lambda text: paid[text])
-    steps_share = steps[most] / total_steps
-    paid_share = paid[most] / total_paid
+    text, steps, paid = most_paid(recent)[0]
+    steps_share = steps / total_steps
+    paid_share = paid / total_paid
     if steps_share < _LEAST_STEPS or paid_share < _LEAST_PAID:
         return ""
     return (
-        f"the agent stays where one text comes again and again: {most!r} came with {100 * steps_share:.0f} % of the last {total_steps:,} steps "
-        f"and had {100 * paid_share:.0f} % of what they were paid. With reward.count_exponent=3, as published, a text pays less each "
-        "time in an episode"
+        f"the agent stays where one text comes again and again: {text!r} came with {100 * steps_share:.0f} % of the last "
+        f"{total_steps:,} steps and had {100 * paid_share:.0f} % of what they were paid. With reward.count_exponent=3, as published, "
+        "a text pays less each time in an episode"
     )
 
 
@@ -137,6 +141,10 @@ class PaidTextLog(ExitStack):
         self._file = self.enter_context(
             append_lines(self._path, lambda line: json.loads(line)["step"] <= last_step)
         )
+        for _ in read(
+            workdir
+        ):  # a damaged row is refused before the training, which reads all of them at its end
+            pass
 
     def write(self, row: PaidRow) -> None:
         line = json_line(row._asdict() | {"texts": [list(paid) for paid in row.texts]})

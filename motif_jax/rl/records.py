@@ -23,7 +23,7 @@ from motif_jax.rl.episode_log import HALVES, EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.model_flops import DeviceUse
-from motif_jax.rl.paid_texts import PaidRow, PaidTextLog, as_table
+from motif_jax.rl.paid_texts import PaidTextLog, as_table
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
 from motif_jax.rl.training_hook import TrainingHook, hooks_of
@@ -53,6 +53,7 @@ class Records(ExitStack):
     ) -> None:
         super().__init__()
         self._config = config
+        self._workdir = workdir
         self._checkpoints = checkpoints
         self._system = system
         self._clock = clock
@@ -76,9 +77,6 @@ class Records(ExitStack):
         self._episodes = self.enter_context(log)
         self._writer: MetricsWriter | None = None
         self._paid_texts: PaidTextLog | None = None
-        # Of the last tenth of the run, and the row before.
-        self._recent_pay: list[PaidRow] = []
-        self._pay_known_from = clock.steps
         self._progress: Progress | None = None
         hooks = hooks_of(config)
         self._reads_updates = any(hook.reads_updates for hook in hooks)
@@ -203,19 +201,16 @@ class Records(ExitStack):
             return
         row = sums.take(self._clock.steps)
         self._paid_texts.write(row)
-        self._recent_pay.append(row)
-        older = len(self._recent_pay) - len(paid_texts.lately(self._recent_pay))
-        del self._recent_pay[: max(0, older - 1)]
         if row.texts:
             self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
 
     def _warn_of_standstill(self) -> None:
         """Says at the end of a training where its reward pays an agent for staying with one text."""
         reward = self._config.reward
-        is_meant = paid_texts.pays_each_time(reward.intrinsic_coefficient, reward.count_exponent)
-        if self._progress is None or self._paid_texts is None or not is_meant:
+        pays_each_time = paid_texts.pays_each_time(reward.intrinsic_coefficient, reward.count_exponent)
+        if self._progress is None or self._paid_texts is None or not pays_each_time:
             return
-        warning = paid_texts.standstill(self._recent_pay, self._pay_known_from)
+        warning = paid_texts.standstill(list(paid_texts.read(self._workdir)))
         if warning:
             self._progress.log(warning)
 

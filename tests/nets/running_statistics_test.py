@@ -55,8 +55,9 @@ def statistics_of(rows: np.ndarray) -> dict[str, jax.Array]:
 
 
 def logits_of(params: object, rows: Mapping[str, np.ndarray], of: AgentNetwork) -> np.ndarray:
-    steps, count = rows["speed"].shape
-    logits, _, _ = of.apply(params, rows, of.initial_state(count), np.zeros((steps, count), bool))
+    first = np.zeros(rows["speed"].shape, bool)
+    state = of.initial_state(first.shape[1])
+    logits, _, _ = of.apply(params, rows, state, first)
     return np.asarray(logits)
 
 
@@ -154,8 +155,11 @@ def test_statistics_have_no_gradient() -> None:
     rows = observations(seed=1)
     params = tracked(network(), network().init(jax.random.key(0)), rows)
 
+    state = network().initial_state(6)
+    first = np.zeros((5, 6), bool)
+
     def squares(tree: object) -> jax.Array:
-        logits, _, _ = network().apply(tree, rows, network().initial_state(6), np.zeros((5, 6), bool))
+        logits, _, _ = network().apply(tree, rows, state, first)
         return jnp.square(logits).sum()
 
     gradients = flatten_dict(jax.grad(squares)(params))

@@ -102,11 +102,11 @@ def test_an_agent_that_stays_with_one_text_is_warned_of() -> None:
     assert "reward.count_exponent=3" in warning
 
 
-def test_a_resumed_training_counts_its_own_steps_alone() -> None:
-    rows = a_training(steps_with_text=96, paid=99.0)[1:]
+def test_a_damaged_row_is_refused_before_a_training_resumes(tmp_path: Path) -> None:
+    (tmp_path / paid_texts.FILE_NAME).write_text('{"step": 5, "total": 1.0}\n')
 
-    assert "96 % of the last 100 steps" in paid_texts.standstill(rows, start=900)
-    assert paid_texts.standstill(rows) == ""
+    with pytest.raises(UserError, match="is damaged at step 5"):
+        PaidTextLog(tmp_path, resume_step=10)
 
 
 @pytest.mark.parametrize(
