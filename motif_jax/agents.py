@@ -36,12 +36,12 @@ class State(NamedTuple):
     Attributes:
       memory: the network's recurrent state.
       values: float32 [N], estimated return of the last observations; a number for a single environment.
-      probabilities: float32 [N, A] of all actions, or [A] for a single environment.
+      probabilities: float32 [N, A] of all actions, or [A] for a single environment; None where actions are real numbers.
     """
 
     memory: Any
     values: Any
-    probabilities: np.ndarray
+    probabilities: np.ndarray | None
 
 
 class Agent:
@@ -93,10 +93,10 @@ class Agent:
           state: the state that the last call returned; None where episodes begin.
           first: bool or bool [N], True where an episode begins, which resets the memory. None: everywhere if `state` is
             None, else nowhere.
-          greedy: the most likely action; else it is drawn.
+          greedy: the most likely action, of real numbers the median; else it is drawn.
 
         Returns:
-          The action, an int (int32 [N]), and the state for the next call, with values and probabilities.
+          The action, an int (int32 [N]) or real numbers from -1 to 1 (float32 [n], or [N, n]), and the state for the next call, with values and probabilities.
 
         Raises:
           UserError: a field is missing or has another shape, or the number of environments changed.
@@ -109,13 +109,16 @@ class Agent:
             raise UserError(
                 f"the observation is of {size} environments, the state of {np.size(state.values)}: begin with state=None"
             )
-        logits, values, memory = self._policy.act(batch, begins, memory)
-        logits = masked(logits, batch, self.spec)
-        actions, _ = choose_actions(logits, self._rng.random(size), greedy)
-        probabilities = np.exp(log_softmax(logits)).astype(np.float32)
+        outputs, values, memory = self._policy.act(batch, begins, memory)
+        outputs = masked(outputs, batch, self.spec)
+        actions, _ = choose_actions(outputs, self._rng.random(size), greedy, self.spec)
+        probabilities = None
+        if not self.spec.action_size:
+            probabilities = np.exp(log_softmax(outputs)).astype(np.float32)
         if not single:
             return actions, State(memory, values, probabilities)
-        return int(actions[0]), State(memory, float(values[0]), probabilities[0])
+        action = actions[0] if self.spec.action_size else int(actions[0])
+        return action, State(memory, float(values[0]), None if probabilities is None else probabilities[0])
 
     def _batch(self, observations: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
         """The fields that the agent reads, [N, ...], and whether they came from a single environment."""

@@ -116,7 +116,42 @@ class Masked(Chatter):
     observation_space = spaces.Dict(action_mask=spaces.MultiBinary(2))
 
 
-for _kind in (Vault, Chatter, Mortal, Gates, Masked):
+class Aim(gymnasium.Env):
+    """Two numbers are to be guessed from a picture of them; each step pays minus the distance. Ends after 10 steps."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self.action_space = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32))
+        self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._draw()
+        return self._mark, {"event": "A mark appears."}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        aimed = np.array([action[0] / 2, action[1] / 5 - 1])
+        distance = float(np.abs(aimed - self._mark).mean())
+        self._steps += 1
+        self._draw()
+        event = "You hit it." if distance < 0.1 else ""
+        return self._mark, -distance, self._steps == 10, False, {"event": event}
+
+    def render(self) -> np.ndarray:
+        picture = np.zeros((20, 20, 3), np.uint8)
+        row, column = np.round(9.5 + 9 * self._mark).astype(int)
+        picture[row, column] = 255
+        return picture
+
+    def _draw(self) -> None:
+        self._mark = self.np_random.uniform(-0.8, 0.8, 2).astype(np.float32)
+
+
+for _kind in (Vault, Chatter, Mortal, Gates, Masked, Aim):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
 
 

@@ -3,8 +3,8 @@
     .venv-examples/bin/python docs/examples/beside_stable_baselines3.py
 
 motif_jax has the same settings for all tasks. Stable-Baselines3 has for each the settings that RL Baselines3 Zoo tuned, and its defaults
-where the Zoo has none. LunarLander's were tuned for a million steps, of which both have 300,000 here; motif_jax plays Pendulum with five
-torques, and its learning rate falls to 0 in all tasks. Claimed before a run: motif_jax is at least equal on five of the seven.
+where the Zoo has none. LunarLander's were tuned for a million steps, of which both have 300,000 here; motif_jax's learning rate falls to 0 in
+all tasks. Claimed before a run: motif_jax is at least equal on five of the seven.
 
 A run leaves a line in `--rows`; what has a line is not run again. The table is printed at the end.
 
@@ -46,7 +46,6 @@ class Task:
 
     Attributes:
       span: return of an agent that has learned nothing of use, and of one that has learned the task.
-      flags: of motif_jax, besides the name of the task.
       ppo: arguments of Stable-Baselines3's PPO.
       environments: how many Stable-Baselines3 plays at once.
       is_normalised: whether Stable-Baselines3 divides observations and rewards by their running spread.
@@ -55,7 +54,6 @@ class Task:
 
     steps: int
     span: tuple[float, float]
-    flags: tuple[str, ...] = ()
     ppo: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     environments: int = 1
     is_normalised: bool = False
@@ -78,13 +76,13 @@ _PENDULUM = {
     "use_sde": True, "sde_sample_freq": 4,
 }  # fmt: skip
 TASKS = {
-    "CartPole-v1": Task(100_000, (22, 500), (), _CARTPOLE, 8),
+    "CartPole-v1": Task(100_000, (22, 500), _CARTPOLE, 8),
     "FrozenLake-v1": Task(100_000, (0.01, 0.74)),
     "Taxi-v3": Task(200_000, (-200, 8)),
-    "LunarLander-v3": Task(300_000, (-180, 230), (), _LUNAR_LANDER, 16),
-    "Pendulum-v1": Task(100_000, (-1200, -150), ("--config.environment.action_bins=5",), _PENDULUM, 4),
-    "MiniGrid-Empty-Random-5x5-v0": Task(100_000, (0.3, 0.96), (), _MINIGRID, 8, True, "FlatObsWrapper"),
-    "MiniGrid-DoorKey-5x5-v0": Task(100_000, (0.1, 0.96), (), _MINIGRID, 8, True, "FlatObsWrapper"),
+    "LunarLander-v3": Task(300_000, (-180, 230), _LUNAR_LANDER, 16),
+    "Pendulum-v1": Task(100_000, (-1200, -150), _PENDULUM, 4),
+    "MiniGrid-Empty-Random-5x5-v0": Task(100_000, (0.3, 0.96), _MINIGRID, 8, True, "FlatObsWrapper"),
+    "MiniGrid-DoorKey-5x5-v0": Task(100_000, (0.1, 0.96), _MINIGRID, 8, True, "FlatObsWrapper"),
 }
 
 
@@ -105,7 +103,7 @@ def train_ours(name: str, task: Task, seed: int, workdir: Path) -> list[tuple[in
         f"--workdir={workdir}",
         f"--config.environment.name=gym:{name}",
     ]
-    flags += [f"--config.train_for_env_steps={task.steps}", f"--config.seed={seed}", *task.flags]
+    flags += [f"--config.train_for_env_steps={task.steps}", f"--config.seed={seed}"]
     if task.wrapper:
         wrapper = f"minigrid.wrappers:{task.wrapper}"
         flags += ["--config.environment.modules=minigrid", f"--config.environment.wrappers={wrapper}"]

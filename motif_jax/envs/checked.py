@@ -18,6 +18,8 @@ class CheckedEnvironment:
     One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for it. Infinite rewards
     may be clipped, so they pass; observations must be finite. The error names field, step and seed. Attributes that are not
     of this class are those of `environment`.
+
+    Real numbers of an action are rounded to float32, as they are kept: an episode that is played again gets the same.
     """
 
     def __init__(self, name: str, environment: Environment) -> None:
@@ -39,7 +41,9 @@ class CheckedEnvironment:
         self._environment.reset(seed, out)
         self._check_observation(out)
 
-    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+    def step(self, action: Any, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        if self.spec.action_size:
+            action = np.asarray(action, np.float32).tolist()
         reward, end = self._environment.step(action, out)
         self._steps += 1
         if math.isnan(reward):

@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, empty_observation
+from motif_jax.envs.spec import RUNNING, Action, Environment, EnvironmentSpec, empty_observation
 
 Observation = Mapping[str, np.ndarray]
 # Observation -> action; StopIteration ends the episode early.
-Choose = Callable[[Observation], int]
+Choose = Callable[[Observation], Action]
 
 
 class Transition(NamedTuple):
-    """An observation of an episode, whose arrays the next step overwrites, and what led to it: action -1 to the first."""
+    """An observation of an episode, whose arrays the next step overwrites, and what led to it: no action to the first."""
 
     observation: Observation
-    action: int
+    action: Action | None
     reward: float
     end: int
 
 
 def given_actions(actions: np.ndarray) -> Choose:
-    """A policy that plays `actions` (integers [n]) in order, then raises StopIteration."""
+    """A policy that plays `actions` ([n, ...], see `EnvironmentSpec.action`) in order, then raises StopIteration."""
     remaining = iter(actions.tolist())
     return lambda _: next(remaining)
 
@@ -33,7 +33,9 @@ def random_actions(spec: EnvironmentSpec, seed: int) -> Choose:
     """A policy that plays each action that the environment allows with the same probability."""
     rng = np.random.default_rng(seed)
 
-    def choose(observation: Observation) -> int:
+    def choose(observation: Observation) -> Action:
+        if spec.action_size:
+            return rng.uniform(-1, 1, spec.action_size).tolist()
         if spec.mask_field is None:
             return int(rng.integers(spec.num_actions))
         return int(rng.choice(np.flatnonzero(observation[spec.mask_field])))
@@ -51,7 +53,7 @@ def play(
     shared = empty_observation(environment.spec) if rows is None else {}
     out = rows(0) if rows else shared
     environment.reset(seed, out)
-    yield Transition(out, -1, 0.0, RUNNING)
+    yield Transition(out, None, 0.0, RUNNING)
 
     end = RUNNING
     step = 0

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
+from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentSpec, empty_observation
 
 
 class RegisteredEnv(gymnasium.Env):
@@ -41,7 +41,7 @@ class RegisteredEnv(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Dict(
             {field: _space(array.shape, np.dtype(array.dtype)) for field, array in shown.observation.items()}
         )
-        self.action_space = gymnasium.spaces.Discrete(shown.num_actions)
+        self.action_space = _action_space(shown)
 
     def limit(self, max_episode_steps: int) -> None:
         """Makes the environment again with this step limit."""
@@ -61,7 +61,7 @@ class RegisteredEnv(gymnasium.Env):
         return self._observation(), self._environment.episode_info()
 
     def step(self, action: Any) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
-        reward, end = self._environment.step(int(action), self._arrays)
+        reward, end = self._environment.step(np.asarray(action).tolist(), self._arrays)
         info = self._environment.episode_info()
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
@@ -89,6 +89,12 @@ class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
         """Drops the mark `truncated` that TimeLimit sets for a game that also ends on its last step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated and not terminated, info
+
+
+def _action_space(shown: EnvironmentSpec) -> gymnasium.Space:
+    if shown.action_size:
+        return gymnasium.spaces.Box(-1.0, 1.0, shown.action.shape, np.float32)
+    return gymnasium.spaces.Discrete(shown.num_actions)
 
 
 def _space(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:

@@ -20,7 +20,8 @@ GYM = {
     ),
     "action_bins": plain_key(
         0,
-        "values at which each continuous number of an action of gym:ID is played, evenly between its bounds; 0: its actions have none",
+        "values at which each continuous number of an action of gym:ID is played, evenly between its bounds; 0: it has none, or is "
+        "played as it is",
     ),
     "action_mask": plain_key(
         "",

@@ -28,7 +28,7 @@ class Recording:
 
     Attributes:
         options: the environment's options without `fields`, which do not affect the game.
-        actions: integers [steps].
+        actions: [steps, ...], as `EnvironmentSpec.action` says.
         engine: version of nle.
         info: `episode_info` at the last step.
     """
@@ -68,7 +68,7 @@ class Recording:
             if type(content["seed"]) is not int or content["seed"] < 0:
                 raise ValueError("seed is not a whole number")
             dict(content["info"])
-            return cls(**content | {"actions": np.asarray(content["actions"], np.int64)})
+            return cls(**content | {"actions": spec.action_array(content["actions"])})
         except (AttributeError, TypeError, ValueError) as error:
             raise UserError(f"{path} is damaged ({error}): {_REMEDY}") from None
 
@@ -108,13 +108,13 @@ def mismatch_error(recording: Recording) -> UserError:
 def record(
     environment: Environment, task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray
 ) -> Recording:
-    """Plays `actions`, integers [steps], in the episode `seed` of `environment`, which is `task` with `options`.
+    """Plays `actions` [steps, ...] in the episode `seed` of `environment`, which is `task` with `options`.
 
     Raises UserError: `compat.seed_noop` is on, which cannot be played again.
     """
     options = _playable(options)
     digest = Digest(task, options)
-    played = []
+    played: list[Any] = []
     for transition in play(environment, seed, given_actions(actions)):
         played.append(transition.action)
         digest.add(transition.observation, transition.reward, transition.end)
@@ -123,7 +123,7 @@ def record(
         options=options,
         seed=seed,
         # No action led to the first observation; an episode that ends early leaves the rest of `actions` out.
-        actions=np.asarray(played[1:], np.int64),
+        actions=environment.spec.action_array(played[1:]),
         digest=digest.hexdigest(),
         engine=version("nle"),
         info=environment.episode_info(),

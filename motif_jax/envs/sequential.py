@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class SingleEnvironments:
     def start(self, column: int, seed: int) -> None:
         self._environments[column].reset(seed, self._rows[column])
 
-    def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
+    def step(self, actions: Sequence[Any], columns: Sequence[int]) -> tuple[list[float], list[int]]:
         rewards = [0.0] * self.count
         ends = [RUNNING] * self.count
         for column in columns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,8 @@ TERMINATED = 1
 TRUNCATED = 2
 # Options that change observations but not the game.
 OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "prompt_turn")
+# The number of an action, or the numbers of one of `EnvironmentSpec.action_size` real numbers.
+Action: TypeAlias = int | list[float]
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.
 MASKED = -1e9
 
@@ -40,7 +42,9 @@ class EnvironmentSpec:
 
     Attributes:
         observation: field name -> shape and dtype of one step.
-        num_actions: actions are integers 0 .. num_actions - 1.
+        num_actions: actions are integers 0 .. num_actions - 1; 0 where they are real numbers.
+        action_size: actions are so many real numbers from -1 to 1, which the environment spreads over its own bounds; 0 where they
+            are integers.
         text_field: the bytes that a text reward reads.
         count_field: how often this text was seen in this episode, with this step.
         last_text: whether the text of an episode's final observation is collected and paid, with the step that led there; the
@@ -65,6 +69,7 @@ class EnvironmentSpec:
 
     observation: Mapping[str, ArraySpec]
     num_actions: int
+    action_size: int = 0
     text_field: str | None = None
     count_field: str | None = None
     last_text: bool = True
@@ -93,6 +98,8 @@ class EnvironmentSpec:
         if expert is not None and expert not in self.optional_fields:
             raise ValueError(f"{expert!r} is not among the optional fields {sorted(self.optional_fields)}")
 
+        if (self.num_actions > 0) == (self.action_size > 0):
+            raise ValueError("either num_actions or action_size must be above 0")
         count = self.num_actions
         mask = self.mask_field
         if mask is not None and self.observation[mask] != ArraySpec((count,), "uint8"):
@@ -109,14 +116,36 @@ class EnvironmentSpec:
             if len(getattr(self, name)) != count:
                 raise ValueError(f"{name} must be {count}, one for each action")
 
+    @property
+    def action(self) -> ArraySpec:
+        """Shape and dtype of an action."""
+        return ArraySpec((self.action_size,), "float32") if self.action_size else ArraySpec((), "int32")
+
+    def action_array(self, actions: Sequence[Action]) -> np.ndarray:
+        """Actions as an array [T, ...] of the dtype and shape of `action`."""
+        return np.array(actions, self.action.dtype).reshape(len(actions), *self.action.shape)
+
+    def action_label(self, action: Any) -> str:
+        """The name of an action, or its numbers."""
+        if self.action_size == 0:
+            return self.action_names[action]
+        return ", ".join(f"{number:.2f}" for number in action)
+
     def fits(self, trained: EnvironmentSpec) -> bool:
         """Whether an agent trained with the spec `trained` can play here: all its fields, and the same actions."""
-        has_actions = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
+        has_actions = (self.num_actions, self.action) == (trained.num_actions, trained.action)
+        has_actions = has_actions and self.mask_field == trained.mask_field
         has_fields = trained.observation.items() <= self.observation.items()
         return has_actions and has_fields
 
-    def check_action(self, action: int) -> None:
+    def check_action(self, action: Any) -> None:
         """Raises ValueError for an action out of range."""
+        if self.action_size:
+            fits = np.shape(action) == self.action.shape
+            # Not a number is not at most 1 either.
+            if not (fits and np.all(np.abs(action) <= 1)):
+                raise ValueError(f"action {action} is not {self.action_size} numbers from -1 to 1")
+            return
         if not 0 <= action < self.num_actions:
             raise ValueError(f"action {action} is not one of 0 .. {self.num_actions - 1}")
 
@@ -162,8 +191,8 @@ class Environment(Protocol):
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         """Starts the episode of `seed`, which determines it fully, and writes its first observation. Raises EngineError."""
 
-    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays `action`; returns the reward and one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
+    def step(self, action: Any, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Plays `action`, an int or `spec.action_size` floats; returns the reward and one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
 
         Writes every field of `out` completely; the fields may be views of a row of larger arrays.
         Raises EngineError: the engine is broken; ValueError: the action is out of range.
@@ -185,7 +214,7 @@ class EnvironmentGroup(Protocol):
     def start(self, column: int, seed: int) -> None:
         """Starts the episode of `seed` in `column`."""
 
-    def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
+    def step(self, actions: Sequence[Any], columns: Sequence[int]) -> tuple[list[float], list[int]]:
         """Plays `actions[column]` in each of `columns` (ascending); returns rewards and ends of all, 0 for resting ones.
 
         A column that has ended must be started again before its next step.

@@ -16,7 +16,7 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
-from motif_jax.nets import film, running_statistics, underfoot
+from motif_jax.nets import film, running_statistics, squashed_gaussian, underfoot
 from motif_jax.nets.casts import cast_ahead
 from motif_jax.nets.config import GameNetwork
 from motif_jax.nets.cores import Core, state_size
@@ -69,13 +69,14 @@ class ActorCritic(nn.Module):
     """Logits and values over a rollout.
 
     Attributes:
+      policy_size: width of the policy's head.
       actor: the trunk, shared by both heads if `critic` is None.
       critic: a separate trunk for the value, or None. With it the recurrent state is the actor's followed by the critic's.
       mask_field: the observation field that is 0 for invalid actions; their logits are `MASKED`.
       head_sizes: widths of the tanh layers before each head.
     """
 
-    num_actions: int
+    policy_size: int
     actor: nn.Module
     critic: nn.Module | None = None
     mask_field: str | None = None
@@ -86,7 +87,7 @@ class ActorCritic(nn.Module):
     def __call__(
         self, observation: Mapping[str, Array], state: Array, first: Array
     ) -> tuple[Array, Array, Array]:
-        """Returns logits float32 [T, B, A], values float32 [T, B] and the state after row T-1."""
+        """Returns logits or other outputs of the policy float32 [T, B, A], values float32 [T, B] and the state after row T-1."""
         if self.critic is None:
             policy_features, new_state = self.actor(observation, state, first)
             value_features = policy_features
@@ -96,7 +97,7 @@ class ActorCritic(nn.Module):
             value_features, new_critic_state = self.critic(observation, critic_state, first)
             new_state = jnp.concatenate([new_actor_state, new_critic_state], axis=-1)
 
-        logits = self._head(policy_features, self.num_actions, "policy")
+        logits = self._head(policy_features, self.policy_size, "policy")
         if self.mask_field is not None:
             logits = jnp.where(observation[self.mask_field] != 0, logits, MASKED)
         value = self._head(value_features, 1, "value")
@@ -216,8 +217,10 @@ def make_agent_network(
     if config.separate_critic:
         critic = _make_trunk(kind, fields, config, spec, batch_statistics)
         size *= 2
+    # One of the two is 0.
+    policy_size = spec.num_actions + squashed_gaussian.num_outputs(spec.action_size)
     module = ActorCritic(
-        spec.num_actions,
+        policy_size,
         actor,
         critic,
         spec.mask_field,

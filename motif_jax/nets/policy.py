@@ -50,7 +50,8 @@ class PolicyNetwork(Protocol):
           first: bool [T, B].
 
         Returns:
-          logits float32 [T, B, A], `envs.spec.MASKED` if `spec.mask_field` is 0; values float32 [T, B]; the new state.
+          logits float32 [T, B, A], `envs.spec.MASKED` if `spec.mask_field` is 0, or of real numbers the outputs [T, B, 2 n] that
+          `squashed_gaussian` reads; values float32 [T, B]; the new state.
         """
 
 

@@ -20,6 +20,7 @@ from motif_jax.core.training import finite
 from motif_jax.core.training.saved_evaluations import default_step
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.config import AgentConfig, agent_config
@@ -48,7 +49,7 @@ class AgentPolicy:
     """A network with parameters, as `policies.BatchPolicy`.
 
     Attributes:
-      apply: the compiled step (params, fields by name [B, ...], first uint8 [B], state) -> (logits [B, actions], values [B], state).
+      apply: the compiled step (params, fields by name [B, ...], first uint8 [B], state) -> (outputs of the policy [B, A], values [B], state).
     """
 
     in_workers = False
@@ -186,15 +187,19 @@ def load(
     trained_on, options = environment_of(config)
     played_on = environment or trained_on
     spec = registry.spec(played_on, **catalogue.options_elsewhere(options, trained_on, played_on))
-    actions = registry.spec(trained_on, **options).num_actions
-    if spec.num_actions != actions:
+    trained = registry.spec(trained_on, **options)
+    if (spec.num_actions, spec.action_size) != (trained.num_actions, trained.action_size):
         raise UserError(
-            f"{folder} plays {trained_on} with {actions} actions, {environment} has {spec.num_actions}: choose an environment "
-            "with the agent's actions"
+            f"{folder} plays {trained_on} with {_kind_of_actions(trained)}, {environment} has {_kind_of_actions(spec)}: choose an "
+            "environment with the agent's actions"
         )
     network = agent_networks.class_of(config).make(config, spec)
     params, step = restore(folder, checkpoint, network)
     return AgentPolicy(f"{folder} at step {step}", network, params), step
+
+
+def _kind_of_actions(spec: EnvironmentSpec) -> str:
+    return f"actions of {spec.action_size} numbers" if spec.action_size else f"{spec.num_actions} actions"
 
 
 def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:

@@ -99,7 +99,8 @@ def play(
     policy, switches = _load(agent, environment)
     skip = set(range(len(seeds))) - set(episodes)
     agent_options = {**options, "compat": switches} if switches else options
-    dtype = np.min_scalar_type(registry.spec(environment, **options).num_actions)
+    spec = registry.spec(environment, **options)
+    dtype = spec.action.dtype if spec.action_size else np.min_scalar_type(spec.num_actions)
     for record in play_episodes(environment, agent_options, seeds, policy, how, skip=skip, stop=stop):
         atomic_save_npy(actions_file(record.index), record.actions.astype(dtype))
         yield record.index

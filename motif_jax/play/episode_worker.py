@@ -13,7 +13,7 @@ import numpy as np
 from motif_jax.core import seeds
 from motif_jax.envs import registry
 from motif_jax.envs.episode import Transition, play
-from motif_jax.envs.spec import RUNNING, Environment, row
+from motif_jax.envs.spec import RUNNING, Action, Environment, row
 
 _BLOCK = 1024
 
@@ -26,7 +26,7 @@ class PlayedEpisode:
 
     Attributes:
       index: number of the episode in the list of seeds.
-      actions: int32 [T].
+      actions: int32 [T], or n real numbers float32 [T, n].
       rewards: float32 [T], the task's, unscaled.
       end: 1 terminated, 2 truncated (the step limit).
       info: the environment's `episode_info()`.
@@ -89,7 +89,7 @@ class EpisodeCollector:
         self._index = index
         self._seed = seed
         self._spec = environment.spec
-        self._actions: list[int] = []
+        self._actions: list[Action] = []
         self._rewards: list[float] = []
         # Text -> its row in `PlayedEpisode.texts`, and how often each was seen.
         self._rows: dict[bytes, int] = {}
@@ -100,7 +100,7 @@ class EpisodeCollector:
 
     def add(self, transition: Transition) -> PlayedEpisode | None:
         """Adds a transition; returns the episode once it has ended."""
-        if transition.action >= 0:  # -1 leads to the first observation
+        if transition.action is not None:
             self._actions.append(transition.action)
             self._rewards.append(transition.reward)
         if transition.end == RUNNING or self._spec.last_text:
@@ -121,7 +121,7 @@ class EpisodeCollector:
 
     def _finished(self, end: int) -> PlayedEpisode:
         info = {name: float(value) for name, value in self._environment.episode_info().items()}
-        actions = np.array(self._actions, np.int32)
+        actions = self._spec.action_array(self._actions)
         rewards = np.array(self._rewards, np.float32)
         record = PlayedEpisode(self._index, self._seed, actions, rewards, end, info)
         record.fields = {name: np.stack(rows) for name, rows in self._fields.items()}
@@ -187,7 +187,7 @@ class LaneServer:
             name: shared_view(setup["blocks"][name], (lanes, *array.shape), array.dtype)
             for name, array in spec.observation.items()
         }
-        self._actions = shared_view(setup["actions"], (lanes,), "int32")
+        self._actions = shared_view(setup["actions"], (lanes, *spec.action.shape), spec.action.dtype)
         # The lane that this worker is stepping, -1 for none: tells the pool which episode a dead worker died of.
         self._current_lane = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
         self._environments: dict[int, Any] = {}
@@ -213,7 +213,7 @@ class LaneServer:
         env = self._environments[lane]
         out = row(self._rows, lane)
         # The action is read when a step is asked for, which is after the pool has written it.
-        transitions = play(env, seed, lambda _: int(self._actions[lane]), lambda _: out)
+        transitions = play(env, seed, lambda _: self._actions[lane].tolist(), lambda _: out)
         self._episodes[lane] = (EpisodeCollector(env, index, seed, self._keep_fields), transitions)
         return self._step(lane)
 

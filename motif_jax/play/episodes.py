@@ -17,6 +17,7 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
+from motif_jax.envs.spec import Action
 from motif_jax.play import episode_worker, policies
 from motif_jax.play.episode_worker import PlayedEpisode, Uniforms, shared_block, shared_view
 from motif_jax.play.policies import BatchPolicy, WorkerPolicy
@@ -32,7 +33,7 @@ class _Lane:
 
     def __init__(self, todo: Iterable[tuple[int, int]]) -> None:
         self.todo = deque(todo)
-        self.actions: list[int] = []
+        self.actions: list[Action] = []
 
     def begin(self) -> None:
         self.index, self.seed = self.todo.popleft()
@@ -66,11 +67,12 @@ class _LanePool:
         count = len(lanes)
         fields = self.spec.observation
         blocks = {name: shared_block((count, *array.shape), array.dtype) for name, array in fields.items()}
-        actions = shared_block((count,), "int32")
+        action = self.spec.action
+        actions = shared_block((count, *action.shape), action.dtype)
         current_lanes = shared_block((self._workers,), "int32")
         shared = {"blocks": blocks, "actions": actions, "at": current_lanes}
         self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
-        self._actions = shared_view(actions, (count,), "int32")
+        self._actions = shared_view(actions, (count, *action.shape), action.dtype)
         self._current_lanes = shared_view(current_lanes, (self._workers,), "int32")
         self._current_lanes[:] = -1
         self.rows = {
@@ -153,7 +155,7 @@ class PlaySettings:
       lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is lanes / 2, which decides the last
         bits of its results.
       keep_fields: observation fields that the records keep for every step.
-      keep_probabilities: whether records keep the probabilities of all actions, too.
+      keep_probabilities: whether records keep the probabilities of all actions, too, where these are numbered.
     """
 
     workers: int
@@ -220,20 +222,20 @@ def _decide(
     # Copied out: the device may alias host memory that the workers overwrite.
     observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
     first = np.array([not lanes[lane].actions for lane in members])
-    logits, values, state = policy.act(observation, first, state)
-    logits = policies.masked(logits, observation, pool.spec)
+    outputs, values, state = policy.act(observation, first, state)
+    outputs = policies.masked(outputs, observation, pool.spec)
 
     rows = np.array(steps) - members.start
     uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
-    actions, log_probs = policies.choose_actions(logits[rows], uniforms, order.how.greedy)
+    actions, log_probs = policies.choose_actions(outputs[rows], uniforms, order.how.greedy, pool.spec)
 
     for position, lane in enumerate(steps):
-        lanes[lane].actions.append(int(actions[position]))
+        lanes[lane].actions.append(actions[position].tolist())
         if values is not None:
             lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
-        if order.how.keep_probabilities:
-            probabilities = np.exp(policies.log_softmax(logits[rows[position]]))
+        if order.how.keep_probabilities and not pool.spec.action_size:
+            probabilities = np.exp(policies.log_softmax(outputs[rows[position]]))
             lanes[lane].probabilities.append(probabilities.astype(np.float32))
     return state
 

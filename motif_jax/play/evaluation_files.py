@@ -46,25 +46,34 @@ _SUMMARY_KEYS = (
 _REWRITE = "the same evaluate command writes it again"
 # Dtype, and prefix, of packed actions of which any is 256 or more.
 _WIDE = "<i4"
+# Prefix of packed actions of real numbers, before their number.
+_REAL = "<f4x"
 _REMEDY = "take out that line, and evaluate plays its episode again"
 REWARD = "intrinsic_return"
 
 
 def encode_actions(actions: np.ndarray) -> str:
-    """Packs actions (int32 [T], none below 0) into a short string, which has a prefix if any is 256 or more."""
+    """Packs actions into a short string: int32 [T], none below 0, with a prefix if any is 256 or more; or float32 [T, n]."""
     values = np.asarray(actions)
+    if values.ndim == 2:
+        return f"{_REAL}{values.shape[1]}:{_packed(values.astype('<f4'))}"
     if values.size and values.min() < 0:
         raise ValueError(f"actions of at least 0 can be packed, not {values.min()}")
     wide = values.size > 0 and values.max() > 255
-    packed = zlib.compress(values.astype(_WIDE if wide else np.uint8).tobytes(), 9)
-    return (f"{_WIDE}:" if wide else "") + base64.b85encode(packed).decode()
+    return (f"{_WIDE}:" if wide else "") + _packed(values.astype(_WIDE if wide else np.uint8))
+
+
+def _packed(values: np.ndarray) -> str:
+    return base64.b85encode(zlib.compress(values.tobytes(), 9)).decode()
 
 
 def decode_actions(text: str) -> np.ndarray:
-    """The inverse of `encode_actions`; returns int32 [T]."""
-    wide = text.startswith(f"{_WIDE}:")  # base85 has no colon
-    packed = zlib.decompress(base64.b85decode(text.removeprefix(f"{_WIDE}:")))
-    return np.frombuffer(packed, _WIDE if wide else np.uint8).astype(np.int32)
+    """The inverse of `encode_actions`; returns int32 [T] or float32 [T, n]."""
+    prefix, _, packed = text.rpartition(":")  # base85 has no colon
+    data = zlib.decompress(base64.b85decode(packed))
+    if prefix.startswith(_REAL):
+        return np.frombuffer(data, "<f4").reshape(-1, int(prefix.removeprefix(_REAL))).astype(np.float32)
+    return np.frombuffer(data, prefix or np.uint8).astype(np.int32)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -136,15 +145,17 @@ def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 
 
 def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes rows ordered by index as parquet; packed actions become lists of integers."""
+    """Writes rows ordered by index as parquet; packed actions become lists of integers, or of lists of real numbers."""
     import pyarrow
     import pyarrow.parquet
 
     table = [dict(row) for row in sorted(rows, key=lambda row: row["index"])]
     dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in table) else np.uint8
     for row in table:
-        if "actions" in row:
-            row["actions"] = decode_actions(row["actions"]).astype(dtype)
+        if "actions" not in row:
+            continue
+        actions = decode_actions(row["actions"])
+        row["actions"] = actions.astype(dtype) if actions.ndim == 1 else list(actions)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")
     atomic_write_bytes(path, buffer.getvalue())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,7 +33,10 @@ def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
     """Shares of the actions, fitted on 5,760 episodes (45 s in BabyAI-Text); UserError where not all are always allowed."""
     # The cache's key: the same games for all options that this policy does not read.
     played = {key: value for key, value in options.items() if key not in _UNREAD}
-    if registry.spec(name, **played).mask_field is not None:
+    spec = registry.spec(name, **played)
+    if spec.action_size:
+        raise UserError(f"config.policy=fixed: must be another for {name}, whose actions are not numbered")
+    if spec.mask_field is not None:
         raise UserError(
             f"config.policy=fixed: must be another for {name}, which does not allow all actions at every step"
         )
@@ -66,7 +69,7 @@ def _play_round(
         episode_seed = seeds.derive(seed, "fixed shares", number, index)
         choose = FixedPolicy(tuple(shares.tolist())).player(episode_seed, environment.spec)
         _, *steps = play(environment, episode_seed, choose)
-        counts.append(np.bincount([step.action for step in steps], minlength=len(shares)))
+        counts.append(np.bincount([cast(int, step.action) for step in steps], minlength=len(shares)))
         returns.append(sum(step.reward for step in steps))
         progress.update(number * EPISODES + index + 1, **{"mean return": float(np.mean(returns))})
     return np.array(counts), np.array(returns)

@@ -17,7 +17,8 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
 from motif_jax.envs.episode import Choose
-from motif_jax.envs.spec import MASKED, EnvironmentSpec
+from motif_jax.envs.spec import MASKED, Action, EnvironmentSpec
+from motif_jax.nets import squashed_gaussian
 from motif_jax.play.episode_worker import Uniforms
 
 RANDOM = "random"
@@ -58,8 +59,8 @@ class BatchPolicy(Protocol):
           first: bool [B], True where an episode begins: the state is zeroed before the observation is read.
 
         Returns:
-          Logits float32 [B, A], values float32 [B] or None, and the new state. Actions are drawn by the caller, of those
-          that the environment allows.
+          Logits float32 [B, A], or of real numbers what `nets.squashed_gaussian` reads, float32 [B, 2 n]; values float32 [B] or None;
+          the new state. Actions are drawn by the caller, of those that the environment allows.
         """
 
 
@@ -72,6 +73,8 @@ class RandomPolicy:
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         draws = Uniforms(seed).each()
+        if spec.action_size:
+            return lambda _: [2 * next(draws) - 1 for _ in range(spec.action_size)]
         if spec.mask_field is None:
             return lambda _: int(next(draws) * spec.num_actions)
 
@@ -81,7 +84,11 @@ class RandomPolicy:
 
         return choose
 
-    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+    def probabilities(
+        self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
+    ) -> np.ndarray | None:
+        if spec.action_size:
+            return None
         mask = allowed(observation, spec)
         count = np.maximum(mask.sum(-1, keepdims=True), 1)
         return np.where(mask, 1 / count, 0).astype(np.float32)
@@ -97,13 +104,15 @@ class BotPolicy:
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         random_action = RandomPolicy().player(seed, spec)
 
-        def choose(observation: Mapping[str, np.ndarray]) -> int:
+        def choose(observation: Mapping[str, np.ndarray]) -> Action:
             action = _expert(observation, spec)
             return action if action < spec.num_actions else random_action(observation)
 
         return choose
 
-    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+    def probabilities(
+        self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
+    ) -> np.ndarray | None:
         action = _expert(observation, spec)
         if action >= spec.num_actions:
             return RandomPolicy().probabilities(observation, spec)
@@ -181,21 +190,38 @@ def masked(logits: np.ndarray, observation: Mapping[str, np.ndarray], spec: Envi
 
 
 def choose_actions(
-    logits: np.ndarray, uniforms: np.ndarray, greedy: bool = False
+    outputs: np.ndarray, uniforms: np.ndarray, greedy: bool = False, spec: EnvironmentSpec | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws one action per row by inverting the cumulative distribution.
+    """Draws one action per row.
 
     Args:
-      logits: float [B, A]; `MASKED` for actions that are not allowed.
-      uniforms: float [B] in [0, 1).
+      outputs: logits float [B, A], `MASKED` for actions that are not allowed, from which the cumulative distribution is inverted; or
+        the outputs [B, 2 n] for n real numbers.
+      uniforms: float [B] in [0, 1), on which the draw depends.
+      spec: says of which kind actions are; None: they are numbered.
 
     Returns:
-      Actions int32 [B] and their log-probabilities float32 [B].
+      Actions int32 [B] or float32 [B, n], and their log-probabilities float32 [B].
     """
-    log_probs = log_softmax(logits)
+    if spec is not None and spec.action_size:
+        return _choose_numbers(outputs, uniforms, greedy)
+    log_probs = log_softmax(outputs)
     actions = log_probs.argmax(-1) if greedy else _draw_actions(np.exp(log_probs), uniforms)
     action_log_probs = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
     return actions.astype(np.int32), action_log_probs.astype(np.float32)
+
+
+def _choose_numbers(outputs: np.ndarray, uniforms: np.ndarray, greedy: bool) -> tuple[np.ndarray, np.ndarray]:
+    """`choose_actions` for real numbers; a greedy action is the median of each."""
+    size = outputs.shape[-1] // 2
+    normal = np.zeros((len(outputs), size))
+    if not greedy:
+        # A uniform number of 53 bits seeds as many normal numbers as an action needs.
+        generators = [np.random.default_rng(int(uniform * 2**53)) for uniform in uniforms.tolist()]
+        normal = np.stack([generator.standard_normal(size) for generator in generators])
+    actions = squashed_gaussian.squashed(np, outputs, normal).astype(np.float32)
+    log_probs = squashed_gaussian.log_prob(np, outputs, actions.astype(np.float64))
+    return actions, log_probs.astype(np.float32)
 
 
 def _draw_actions(probabilities: np.ndarray, uniforms: np.ndarray) -> np.ndarray:

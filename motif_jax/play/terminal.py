@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 import numpy as np
 from rich.console import Group
@@ -14,10 +15,12 @@ from rich.text import Text
 
 from motif_jax.core.errors import printable
 from motif_jax.display import text_tables
+from motif_jax.envs.spec import Action
 from motif_jax.play.films.movie import BACK, COLOURS
 from motif_jax.play.messages import MessageTally, as_text
 from motif_jax.play.watching import WatchedStep
 
+LabelOf: TypeAlias = Callable[[Action], str]
 # The game has a dark background of its own: its colours are illegible on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)
 _STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
@@ -80,7 +83,7 @@ def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
     return Text.assemble(" " * (half - length), ("█" * length, "red"), "|", " " * half)
 
 
-def _numbers(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[str]) -> Table:
+def _numbers(watched: WatchedStep, totals: RewardTotals, label_of: LabelOf) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True)
@@ -97,30 +100,31 @@ def _numbers(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[
     if choice is not None:
         if choice.value is not None:
             table.add_row("value estimate", f"{choice.value:.3f}")
-        table.add_row("next action", Text(action_names[choice.action]))
+        table.add_row("next action", Text(label_of(choice.action)))
     return table
 
 
-def _probabilities(watched: WatchedStep, action_names: Sequence[str], top: int = 6) -> Table:
-    """The `top` likeliest actions; the chosen one is among them."""
+def _probabilities(watched: WatchedStep, label_of: LabelOf, top: int = 6) -> Table:
+    """The `top` likeliest of numbered actions; the chosen one is among them."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, width=15)
     table.add_column(no_wrap=True)
     if watched.choice is None or watched.choice.probabilities is None:
         return table
     probabilities = watched.choice.probabilities
-    chosen = watched.choice.action
+    # Real numbers have no probabilities.
+    chosen = cast(int, watched.choice.action)
     ranked = np.argsort(-probabilities, kind="stable")[:top].tolist()
     if chosen not in ranked:
         ranked[-1] = chosen
     for action in ranked:
         probability = float(probabilities[action])
-        name = Text(action_names[action], style="bold" if action == chosen else "")
+        name = Text(label_of(action), style="bold" if action == chosen else "")
         table.add_row(name, Text(f"{'▇' * round(20 * probability)} {probabilities[action]:.0%}"))
     return table
 
 
-def _facts(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[str]) -> Text:
+def _facts(watched: WatchedStep, totals: RewardTotals, label_of: LabelOf) -> Text:
     """The numbers of `_numbers` in one line."""
     parts = [f"step {watched.step}", f"return {totals.task:.2f}"]
     reward = watched.reward
@@ -132,25 +136,31 @@ def _facts(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[st
     if choice is not None:
         if choice.value is not None:
             parts.append(f"value {choice.value:.2f}")
-        action = action_names[choice.action]
+        label = label_of(choice.action)
         if choice.probabilities is not None:
-            action += f" {choice.probabilities[choice.action]:.0%}"
-        parts.append(action)
+            label += f" {choice.probabilities[cast(int, choice.action)]:.0%}"
+        parts.append(label)
     return Text("  ".join(parts), no_wrap=True)
 
 
 def view(
     watched: WatchedStep,
     totals: RewardTotals,
-    names: Sequence[str],
+    label_of: LabelOf,
     title: str,
     state: str,
     keys: str,
     height: int,
 ) -> Group:
-    """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys."""
+    """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys.
+
+    `label_of` names an action.
+    """
     frame = watched.frame
-    action_names = [printable(name) for name in names]
+
+    def printable_label(action: Action) -> str:
+        return printable(label_of(action))
+
     rows = 0 if frame is None else len(frame.chars)
     picture = None
     if frame is not None and frame.picture is not None and not rows:
@@ -177,9 +187,9 @@ def view(
     help_line = Text(f"{state}   {keys}", style="dim", no_wrap=True)
     if not compact:
         numbers = Table.grid(padding=(0, 3))
-        numbers.add_row(_numbers(watched, totals, action_names), _probabilities(watched, action_names))
+        numbers.add_row(_numbers(watched, totals, printable_label), _probabilities(watched, printable_label))
         return Group(*parts, Panel(numbers, padding=(0, 1)), help_line)
-    facts = _facts(watched, totals, action_names)
+    facts = _facts(watched, totals, printable_label)
     if height < rows + text_lines + 2:
         return Group(*parts, Text.assemble((f"{state}  ", "dim"), facts, no_wrap=True))
     return Group(*parts, facts, help_line)

@@ -88,7 +88,7 @@ class _Episodes:
     def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
         """Writes an episode's recording and film, and prints its messages and numbers."""
         setup = self._setup
-        recording = record_actions(setup.environment, setup.options, film.seed, film.actions)
+        recording = record_actions(setup.environment, setup.options, film.seed, film.played)
         recording.save(self._workdir / f"{_stem(index)}.json")
         written = self._films.write(_stem(index), film, source)
         top = self._config.top_messages
@@ -123,7 +123,7 @@ class _Player:
         options = watching.with_screen(setup.environment, setup.options)
         self._environment = registry.make(setup.environment, **options)
         spec = self._environment.spec
-        self._names = spec.action_names
+        self._label = spec.action_label
         chooser = watching.policy_actions(setup.policy, seed, spec, config.greedy)
         self._steps = watching.watch(self._environment, seed, chooser, rater)
         self._maker = watching.FilmMaker(setup.environment, setup.options, seed, spec, title)
@@ -181,4 +181,4 @@ class _Player:
         state = f"{speed:g} steps/s" if speed < math.inf else "full speed"
         if self.playback.paused:
             state = "paused"
-        return terminal.view(watched, self._totals, self._names, self.title, state, playback.HELP, height)
+        return terminal.view(watched, self._totals, self._label, self.title, state, playback.HELP, height)

@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.core.files import finite
 from motif_jax.envs import registry, replay
 from motif_jax.envs.episode import play
-from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, Frame
+from motif_jax.envs.spec import RUNNING, Action, Environment, EnvironmentSpec, Frame
 from motif_jax.play.episode_worker import Uniforms
 from motif_jax.play.policies import choose_actions, log_softmax, masked
 from motif_jax.play.ratings import TextReward
@@ -27,7 +27,7 @@ _MAX_PIXELS = 320
 class WatchedAction:
     """An action, with the policy's probabilities float32 [A] of all actions and its value estimate, where it has them."""
 
-    action: int
+    action: Action
     probabilities: np.ndarray | None = None
     value: float | None = None
 
@@ -67,8 +67,8 @@ class WatchedStep:
 def recorded_actions(actions: np.ndarray, policy: Any, spec: EnvironmentSpec) -> Choose:
     """Plays recorded actions, with the probabilities and values of `policy`, a `BatchPolicy` or None, on the way."""
 
-    def pick(step: int, logits: Any = None) -> int | None:
-        return int(actions[step]) if step < len(actions) else None
+    def pick(step: int, outputs: Any = None) -> Action | None:
+        return actions[step].tolist() if step < len(actions) else None
 
     if policy is not None:
         return _thinking(policy, spec, pick)
@@ -85,8 +85,9 @@ def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool =
     if not policy.in_workers:
         uniforms = Uniforms(seed)
 
-        def draw(step: int, logits: np.ndarray) -> int:
-            return int(choose_actions(logits, np.array([uniforms.at(step)]), greedy)[0][0])
+        def draw(step: int, outputs: np.ndarray) -> Action:
+            actions, _ = choose_actions(outputs, np.array([uniforms.at(step)]), greedy, spec)
+            return actions[0].tolist()
 
         return _thinking(policy, spec, draw)
     player = policy.player(seed, spec)
@@ -101,19 +102,21 @@ def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool =
     return choose
 
 
-def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarray], int | None]) -> Choose:
-    """A `BatchPolicy` along one episode; `pick` takes the action by the step and the logits float32 [1, A], None to end."""
+def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarray], Action | None]) -> Choose:
+    """A `BatchPolicy` along one episode; `pick` takes the action by the step and the outputs float32 [1, A], None to end."""
     state = policy.initial_state(1)
 
     def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
         nonlocal state
         batch = {name: np.array(array)[None] for name, array in observation.items()}
-        logits, values, state = policy.act(batch, np.array([step == 0]), state)
-        logits = masked(logits, batch, spec)
-        action = pick(step, logits)
+        outputs, values, state = policy.act(batch, np.array([step == 0]), state)
+        outputs = masked(outputs, batch, spec)
+        action = pick(step, outputs)
         if action is None:
             return None
-        probabilities = np.exp(log_softmax(logits[0])).astype(np.float32)
+        probabilities = None
+        if not spec.action_size:
+            probabilities = np.exp(log_softmax(outputs[0])).astype(np.float32)
         return WatchedAction(action, probabilities, None if values is None else float(values[0]))
 
     return choose
@@ -133,7 +136,7 @@ def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None
     visits: dict[bytes, int] = {}  # of sentences, where these are paid
     choice: WatchedAction | None = None
 
-    def play_choice(_: Any) -> int:
+    def play_choice(_: Any) -> Action:
         if choice is None:
             raise StopIteration
         return choice.action
@@ -173,12 +176,12 @@ class Film:
     """A whole episode as arrays, n = actions + 1 rows.
 
     Attributes:
-      action_names, action_keys: by number, see `EnvironmentSpec`.
+      action_names, action_keys: by number, see `EnvironmentSpec`; of real numbers the distinct actions of the episode.
       chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
       notes: name -> a text of each row.
       pictures: a PNG of each row, shown in place of the screen; None without pictures.
-      actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
+      actions: int32 [n - 1], numbers of `action_names`; played: [n - 1, ...], what the environment was given; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
         text_index: int32 [n]; text_count: int32 [n], of the text alone.
       raw, normalised, paid: float32 [texts], the intrinsic reward of each, see `TextReward`; None without one.
@@ -199,6 +202,7 @@ class Film:
     colors: np.ndarray
     cursor: np.ndarray
     actions: np.ndarray
+    played: np.ndarray
     task_rewards: np.ndarray
     texts: list[bytes]
     text_index: np.ndarray
@@ -252,18 +256,28 @@ class FilmMaker:
         steps = self._steps
         # The last step's choice was not played: an episode that a viewer leaves ends before it.
         choices = [watched.choice for watched in steps[:-1] if watched.choice is not None]
+        played = [choice.action for choice in choices]
+        names = self._spec.action_names
+        keys = self._spec.action_keys
+        numbers: list[Any] = played
+        if self._spec.action_size:
+            labels = [self._spec.action_label(action) for action in played]
+            names = tuple(dict.fromkeys(labels))
+            keys = (0,) * len(names)
+            numbers = [names.index(label) for label in labels]
         film = Film(
             task=self._task,
             options=self._options,
             seed=self._seed,
             title=self._title,
-            action_names=self._spec.action_names,
-            action_keys=self._spec.action_keys,
+            action_names=names,
+            action_keys=keys,
             # Without a screen; `_add_screen` replaces these.
             chars=np.zeros((len(steps), 0, 0), np.uint8),
             colors=np.zeros((len(steps), 0, 0), np.int8),
             cursor=np.full((len(steps), 2), -1, np.int16),
-            actions=np.array([choice.action for choice in choices], np.int32),
+            actions=np.array(numbers, np.int32),
+            played=self._spec.action_array(played),
             task_rewards=np.array([watched.task_reward for watched in steps], np.float32),
             texts=[text for text, _ in self._rows],
             text_index=np.array(self._index, np.int32),

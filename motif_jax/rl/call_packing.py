@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.envs.spec import ArraySpec
+
 _ALIGNMENT = 8  # bytes, of every part
 
 
@@ -101,14 +103,16 @@ class CallLayout:
 
 
 def pack_choice(action: jax.Array, log_prob: jax.Array, value: jax.Array) -> jax.Array:
-    """Actions int32 [N] and the bits of two arrays float32 [N] as one array int32 [3, N]."""
-    chex.assert_equal_shape([action, log_prob, value])
-    log_prob_bits = jax.lax.bitcast_convert_type(log_prob, jnp.int32)
-    value_bits = jax.lax.bitcast_convert_type(value, jnp.int32)
-    return jnp.stack([action, log_prob_bits, value_bits])
+    """Actions int32 [N] or float32 [N, n], and two arrays float32 [N], as one array int32 [n + 2, N] of their bits; n is 1 for int32."""
+    chex.assert_equal_shape([log_prob, value])
+    chex.assert_equal_shape_prefix([action, value], 1)
+    action_rows = action.reshape(len(value), -1).T
+    rows = [action_rows, log_prob[None], value[None]]
+    return jnp.concatenate([jax.lax.bitcast_convert_type(row, jnp.int32) for row in rows])
 
 
-def unpack_choice(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arguments of `pack_choice`, on the host."""
-    action, log_prob_bits, value_bits = packed
-    return action, log_prob_bits.view(np.float32), value_bits.view(np.float32)
+def unpack_choice(packed: np.ndarray, action: ArraySpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arguments of `pack_choice`, on the host, for actions of this shape and dtype."""
+    *action_rows, log_prob_bits, value_bits = packed
+    actions = np.stack(action_rows, axis=-1).view(action.dtype).reshape(len(value_bits), *action.shape)
+    return actions, log_prob_bits.view(np.float32), value_bits.view(np.float32)

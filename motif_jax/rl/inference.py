@@ -18,6 +18,7 @@ import numpy as np
 from motif_jax.core.devices.meters import Meters
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
+from motif_jax.rl.algorithms import distributions
 from motif_jax.rl.call_packing import Call, CallLayout, pack_choice, unpack_choice
 from motif_jax.rl.publishing import Placement, Publisher
 from motif_jax.rl.slot_rows import SlotRows
@@ -27,7 +28,7 @@ _MAX_COUNTER = (1 << 31) - 1  # an int32 on the device
 
 
 class SampledActions(NamedTuple):
-    """The policy's output for N observations: int32, float32, float32 [N]."""
+    """The choice for N observations: actions int32 [N] or float32 [N, n], log-probabilities and values float32 [N]."""
 
     action: jax.Array
     log_prob: jax.Array
@@ -55,10 +56,9 @@ def choose(
     """
     state = jax.tree.map(lambda rows: rows[envs], table)
     rows = {name: x[None] for name, x in observation.items()}
-    logits, value, state = network.apply(params, rows, state, (first != 0)[None])
-    log_probs = jax.nn.log_softmax(logits[0])
-    action = jax.random.categorical(jax.random.fold_in(key, counter), log_probs).astype(jnp.int32)
-    log_prob = jnp.take_along_axis(log_probs, action[:, None], axis=1)[:, 0]
+    outputs, value, state = network.apply(params, rows, state, (first != 0)[None])
+    draw_key = jax.random.fold_in(key, counter)
+    action, log_prob = distributions.draw(network.spec, outputs[0], draw_key)
     table = jax.tree.map(lambda rows, new: rows.at[envs].set(new), table, state)
     return SampledActions(action, log_prob, value[0]), table
 
@@ -197,6 +197,7 @@ class Inference:
         self._groups = config.groups
         self._num_slots = slots.layout.num_slots
         self._slot_rows = slots.layout.rollout + 1
+        self._action = network.spec.action
         self._fields = {name: network.spec.observation[name] for name in network.fields}
         self._rows = SlotRows.of(slots, network.fields)
 
@@ -368,7 +369,8 @@ class Inference:
         running.program.give_back(running.input)
         count = len(running.rows)
         # By group and environment, without padding.
-        action, log_prob, value = (x.reshape(-1, self._envs)[:count] for x in unpack_choice(packed))
+        choice = unpack_choice(packed, self._action)
+        action, log_prob, value = (x.reshape(-1, self._envs, *x.shape[1:])[:count] for x in choice)
         # The actions of a group that has restarted since are overwritten before its new process plays there.
         self._rows.write(running.rows, action, log_prob, value, running.version)
         num_groups = len(running.input.call.groups)

@@ -61,12 +61,17 @@ class ActionCollector:
                 running, pieces = self._playing.pop(env, (number, []))
                 if running != number:
                     pieces = []  # an actor died in the middle of that episode
-                pieces.append(batch.action[rows, column].astype(np.int16))
+                pieces.append(_compact(batch.action[rows, column]))
                 if ended[rows[-1], column]:
                     finished.append(EpisodeActions(env, number, np.concatenate(pieces)))
                 else:
                     self._playing[env] = (number, pieces)
         return finished
+
+
+def _compact(actions: np.ndarray) -> np.ndarray:
+    """The actions in half the memory where they are numbered: episodes may be long, and many wait."""
+    return actions.astype(np.int16) if np.issubdtype(actions.dtype, np.integer) else actions
 
 
 class EpisodeRecorder:

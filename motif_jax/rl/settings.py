@@ -304,7 +304,12 @@ def check(config: AgentConfig) -> AgentConfig:
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config.optimizer, optimizer_steps(config))
-    reward_kinds.kind_of(config.reward).check_run(config, make_network(config).spec)
+    spec = make_network(config).spec
+    reward_kinds.kind_of(config.reward).check_run(config, spec)
+    exploration = getattr(config.algorithm, "exploration", None)
+    has_uniform = spec.action_size == 0 or exploration != "symmetric_kl"
+    allowed = "'entropy' or 'none', for the actions are real numbers"
+    checks.require(has_uniform, "algorithm.exploration", exploration, allowed)
     if config.wandb.enabled:
         metrics.import_wandb()
     return config

@@ -11,7 +11,7 @@ from motif_jax.rl.actors.slots import Slots
 
 
 class SlotRows(NamedTuple):
-    """The arrays of `Slots` by row: [slots * (T + 1), envs], and observations [slots * (T + 1), numbers]."""
+    """The arrays of `Slots` by row: [slots * (T + 1), envs]; observations and actions [slots * (T + 1), numbers]."""
 
     observation: dict[str, np.ndarray]
     first: np.ndarray
@@ -41,8 +41,8 @@ class SlotRows(NamedTuple):
     def write(
         self, rows: np.ndarray, action: np.ndarray, log_prob: np.ndarray, value: np.ndarray, version: int
     ) -> None:
-        """Writes a choice, [len(rows), envs] each, to the rows with numbers `rows`."""
-        self.action[rows] = action
+        """Writes a choice, [len(rows), envs, ...] each, to the rows with numbers `rows`."""
+        self.action[rows] = action.reshape(len(rows), -1)
         self.log_prob[rows] = log_prob
         self.value[rows] = value
         self.version[rows] = version

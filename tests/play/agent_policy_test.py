@@ -301,7 +301,7 @@ def test_an_environment_with_other_actions_is_refused(runs, monkeypatch):
         agent_policy.load("run", environment="NetHackOracleExtendedActions-v1")
 
     assert str(error.value) == (
-        "run plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28: "
+        "run plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28 actions: "
         "choose an environment with the agent's actions"
     )
 

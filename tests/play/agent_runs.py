@@ -19,6 +19,16 @@ def recall_config(**changes: Any) -> ConfigDict:
     return changed(load_config("train_agent", "recall"), **{**small, **changes})
 
 
+def continuous_config(**changes: Any) -> ConfigDict:
+    """The `gym` variant at the size of a test, where an arm of `tests.gym_toys` is to be pointed at a mark."""
+    small = {
+        "environment__name": "gym:ToyAim-v0", "environment__modules": "tests.gym_toys", "batch_size": 64, "rollout": 16,
+        "network__hidden_size": 16, "network__flat_sizes": (16,), "actors__envs_per_worker": 4, "algorithm__minibatches": 2,
+        "devices__learner": "0", "compile_cache": "",
+    }  # fmt: skip
+    return changed(load_config("train_agent", "gym"), **{**small, **changes})
+
+
 def recall_training(**changes: Any) -> AgentConfig:
     """`recall_config` in the form that everything below the stage takes."""
     return agent_config(recall_config(**changes))

@@ -56,6 +56,7 @@ def row_film(task_rewards):
         colors=np.zeros((steps, 1, 24), np.uint8),
         cursor=np.full((steps, 2), -1, np.int16),
         actions=np.zeros(steps - 1, np.int32),
+        played=np.zeros(steps - 1, np.int32),
         task_rewards=task_rewards,
         texts=[b""],
         text_index=np.zeros(steps, np.int32),

@@ -25,7 +25,7 @@ def sight() -> Iterator[watching.WatchedStep]:
 
 
 def view(sight: watching.WatchedStep, height: int, name: str = "wait") -> Group:
-    return terminal.view(sight, terminal.RewardTotals(), [name] * 100, "title", "paused", "KEYS", height)
+    return terminal.view(sight, terminal.RewardTotals(), lambda _: name, "title", "paused", "KEYS", height)
 
 
 def lines(group: Group) -> list[str]:

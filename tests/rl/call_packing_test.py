@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from motif_jax.envs.spec import ArraySpec
 from motif_jax.rl.call_packing import CallLayout, pack_choice, unpack_choice
 
 FIELDS = {
@@ -43,10 +44,19 @@ def test_parts_of_a_call_do_not_overlap() -> None:
     assert all((part == number % 2).all() for number, part in enumerate(parts))
 
 
-def test_a_choice_keeps_its_bits() -> None:
-    action = np.arange(4, dtype=np.int32)
+@pytest.mark.parametrize(
+    "action",
+    [
+        np.arange(4, dtype=np.int32),
+        np.array([[-0.0, 1.0], [0.3, -1.0], [1e-42, 0.5], [-0.1, 0.2]], np.float32),
+    ],
+    ids=["numbered", "real"],
+)
+def test_a_choice_keeps_its_bits(action: np.ndarray) -> None:
     log_prob = np.array([-0.0, -1e-42, -np.inf, -3.25], np.float32)
     value = np.array([np.nan, 1e38, 0.1, 5.0], np.float32)
-    unpacked = unpack_choice(np.asarray(jax.jit(pack_choice)(action, log_prob, value)))
+    spec = ArraySpec(action.shape[1:], str(action.dtype))
+    unpacked = unpack_choice(np.asarray(jax.jit(pack_choice)(action, log_prob, value)), spec)
     for array, original in zip(unpacked, (action, log_prob, value), strict=True):
+        assert array.shape == original.shape
         assert array.tobytes() == original.tobytes()

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import agent_checkpoints
 from tests.lm import talkers
-from tests.play.agent_runs import recall_config
+from tests.play.agent_runs import continuous_config, recall_config
 from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
 from tests.stage_inputs import LEVEL
@@ -83,11 +83,20 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     return jax.device_get(keyless), runs.episodes(workdir)
 
 
+def continuous(tmp_path: Path) -> ConfigDict:
+    """Actions of real numbers."""
+    del tmp_path
+    return continuous_config(
+        serial=True, actors__warmup_steps=3, optimizer__schedule="constant", save_every_steps=100
+    )  # fmt: skip
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "half", "steps"),
     [
         (recall, 450, 700),
+        (continuous, 200, 384),
         pytest.param(babyai, 180, 256, marks=pytest.mark.extra),
         pytest.param(symbolic, 150, 256, marks=pytest.mark.extra),
         pytest.param(drrn, 150, 220, marks=pytest.mark.extra),

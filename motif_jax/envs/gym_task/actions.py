@@ -1,7 +1,8 @@
-"""Turns gymnasium's action spaces into the actions 0 .. n - 1 of an `EnvironmentSpec`, and reads masks of them.
+"""Turns gymnasium's action spaces into the actions of an `EnvironmentSpec`, and reads masks of them.
 
-Continuous numbers are played at a few values each (Tang and Agrawal 2020, "Discretizing Continuous Action Space for On-Policy Optimization";
-Seyde et al. 2021, "Is Bang-Bang Control All You Need?"). Several numbers are played together: every combination is an action.
+Numbered actions: several numbers are played together, every combination is an action. Continuous numbers may be played at a few values
+each (Tang and Agrawal 2020, "Discretizing Continuous Action Space for On-Policy Optimization"; Seyde et al. 2021, "Is Bang-Bang Control
+All You Need?"), or, where a space has no others, as they are.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -29,6 +30,48 @@ class UnsupportedActionsError(ValueError):
     """An action space that this package's policies cannot play."""
 
 
+class ContinuousActions:
+    """What a gymnasium environment is given for numbers from -1 to 1: each is spread from its lower bound to its upper one.
+
+    Attributes:
+      count: 0, the actions have no numbers of their own.
+      size: how many numbers an action has.
+
+    Raises UnsupportedActionsError: a number has no bounds.
+    """
+
+    count = 0
+    names: tuple[str, ...] = ()
+
+    def __init__(self, space: gymnasium.Space) -> None:
+        boxes = [part for part in _parts(space) if isinstance(part, gymnasium.spaces.Box)]
+        for box in boxes:
+            _require_bounds(box)
+        self._space = space
+        self._low = np.concatenate([box.low.ravel().astype(np.float64) for box in boxes])
+        self._high = np.concatenate([box.high.ravel().astype(np.float64) for box in boxes])
+        self.size = len(self._low)
+
+    def value(self, action: Sequence[float]) -> Any:
+        """What the environment is given for `action`."""
+        share = (np.asarray(action, np.float64) + 1) / 2
+        return _joined(self._space, iter((self._low + share * (self._high - self._low)).tolist()))
+
+
+def make_actions(space: gymnasium.Space, bins: int = 0) -> ContinuousActions | ActionTable:
+    """The actions of `space`: continuous where it has nothing but continuous numbers and `bins` is 0.
+
+    Raises UnsupportedActionsError, UserError: as `ContinuousActions` and `ActionTable`.
+    """
+    parts = _parts(space)
+    is_continuous = bool(parts) and all(_is_real(part) for part in parts)
+    return ContinuousActions(space) if is_continuous and bins == 0 else ActionTable(space, bins)
+
+
+def _is_real(space: gymnasium.Space) -> bool:
+    return isinstance(space, gymnasium.spaces.Box) and np.dtype(space.dtype).kind == "f"
+
+
 class ActionTable:
     """What a gymnasium environment is given for each of the actions 0 .. `count` - 1.
 
@@ -37,11 +80,14 @@ class ActionTable:
       bins: how many values are played of each continuous number, evenly from its lower bound to its upper one; 0: the space has none.
 
     Attributes:
+      size: 0, an action is no row of numbers.
       names: the numbers of each action, joined by commas; () for a `Discrete` space, whose numbers say nothing.
 
     Raises UnsupportedActionsError: the space is of another kind, has no bounds, or gives more than `MAX_ACTIONS` actions; UserError:
     `bins` does not fit the space.
     """
+
+    size = 0
 
     def __init__(self, space: gymnasium.Space, bins: int = 0) -> None:
         is_continuous = any(isinstance(part, gymnasium.spaces.Box) for part in _parts(space))
@@ -102,8 +148,7 @@ def _factors(space: gymnasium.Space, bins: int) -> list[list[float]]:
 
 def _binned(space: gymnasium.spaces.Box, bins: int) -> list[list[float]]:
     """`bins` values of each number of `space`, evenly from its lower bound to its upper one."""
-    if not space.is_bounded("both"):
-        raise UnsupportedActionsError(f"{space} has no bounds; a wrapper that bounds it makes it playable")
+    _require_bounds(space)
     allowed = f"at least {_LEAST_BINS}, for {space} has continuous numbers: 5 plays five values of each"
     checks.require(bins >= _LEAST_BINS, BINS, bins, allowed)
     factors = []
@@ -113,6 +158,11 @@ def _binned(space: gymnasium.spaces.Box, bins: int) -> list[list[float]]:
             values = np.unique(np.round(values))
         factors.append(values.tolist())
     return factors
+
+
+def _require_bounds(space: gymnasium.spaces.Box) -> None:
+    if not space.is_bounded("both"):
+        raise UnsupportedActionsError(f"{space} has no bounds; a wrapper that bounds it makes it playable")
 
 
 def _joined(space: gymnasium.Space, numbers: Iterator[float]) -> Any:
@@ -165,7 +215,7 @@ class ActionMask:
         )
 
 
-def action_names(environment: gymnasium.Env, table: ActionTable) -> tuple[str, ...]:
+def action_names(environment: gymnasium.Env, table: ContinuousActions | ActionTable) -> tuple[str, ...]:
     """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; else the table's, which may be ()."""
     meanings = _attribute(environment, "get_action_meanings", None)
     listed = _attribute(environment, "actions", ())

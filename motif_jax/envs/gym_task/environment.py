@@ -24,9 +24,9 @@ from motif_jax.envs.gym_task import captions, making
 from motif_jax.envs.gym_task.actions import (
     MASK,
     ActionMask,
-    ActionTable,
     UnsupportedActionsError,
     action_names,
+    make_actions,
 )
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
@@ -71,7 +71,7 @@ def make_spec(
         name: 'gym:ID'.
         text, text_bytes: see `captions.make`, and the size of its field.
         modules, kwargs, wrappers: see `making.GymMaker`; `kwargs` are what JSON can hold.
-        action_bins: see `ActionTable`.
+        action_bins: see `make_actions`.
         action_mask: see `ActionMask`; '' for none.
         max_episode_steps: truncates episodes before the environment's own limit.
         fields: `FRAME` adds the rendered picture.
@@ -81,7 +81,7 @@ def make_spec(
 
 
 class GymTask:
-    """A gymnasium environment, whose actions are numbered; `options` as of `make_spec`."""
+    """A gymnasium environment, whose actions are numbered or real numbers from -1 to 1; `options` as of `make_spec`."""
 
     make_spec = staticmethod(make_spec)
 
@@ -100,7 +100,7 @@ class GymTask:
         self._leaves = [leaf for leaf in all_leaves if leaf.name in self.spec.observation]
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
-        self._actions = ActionTable(self._env.action_space, options.get("action_bins", 0))
+        self._actions = make_actions(self._env.action_space, options.get("action_bins", 0))
         mask = options.get("action_mask")
         self._mask = ActionMask(mask, self._actions.count) if mask else None
         self._forget()
@@ -121,7 +121,7 @@ class GymTask:
             raise EngineError(f"{self._env} fails at its reset with seed {seed}") from error
         self._write(captions.CaptionedStep(observation, info, self._env), out)
 
-    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+    def step(self, action: Any, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
         env_action = self._actions.value(action)
         try:
@@ -212,7 +212,7 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     text = reading.text
     frames = FRAME in reading.fields
     try:
-        actions = ActionTable(env.action_space, reading.action_bins)
+        actions = make_actions(env.action_space, reading.action_bins)
     except UnsupportedActionsError as error:
         raise UserError(f"config.{_KEY}={name}: its actions cannot be played: {error}") from None
     try:
@@ -229,6 +229,8 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
         captions.make(text)
         observation |= {TEXT: ArraySpec((reading.text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
     if reading.action_mask:
+        allowed = "empty where actions are continuous numbers, which have no mask"
+        checks.require(actions.size == 0, MASK, reading.action_mask, allowed)
         ActionMask(reading.action_mask, actions.count)
         observation[ACTION_MASK] = ArraySpec((actions.count,), "uint8")
 
@@ -243,6 +245,7 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     return EnvironmentSpec(
         observation=observation | (pictures if frames else {}),
         num_actions=actions.count,
+        action_size=actions.size,
         text_field=TEXT if text else None,
         count_field=COUNT if text else None,
         observed_text=text_is_observed,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.interruption import never
 from motif_jax.envs import registry, spec
-from motif_jax.envs.spec import TERMINATED, TRUNCATED
+from motif_jax.envs.spec import TERMINATED, TRUNCATED, Action
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from motif_jax.rl.actors.slots import Slots
 
@@ -228,7 +228,7 @@ class SlotGroup:
         self._is_partial[column] = False
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
 
-    def _remember(self, actions: list[int], columns: Any) -> None:
+    def _remember(self, actions: Sequence[Action], columns: Any) -> None:
         """Stores an action after it was played, so that a step that kills the process is not replayed."""
         assert self._history is not None
         for column in columns:
@@ -238,12 +238,15 @@ class SlotGroup:
 
     def _warm_up(self, limit: int) -> None:
         """Plays a random number of random actions in each environment, at most `limit`."""
-        num_actions = self._environments.spec.num_actions
-        actions = []
+        environment = self._environments.spec
+        actions: list[list[Action]] = []
         for env in self._envs:
             rng = seeds.rng(self._seed, "warmup", env)
             count = int(rng.integers(0, limit + 1))
-            actions.append(rng.integers(0, num_actions, count).tolist())
+            if environment.action_size:
+                actions.append(rng.uniform(-1, 1, (count, environment.action_size)).tolist())
+            else:
+                actions.append(rng.integers(0, environment.num_actions, count).tolist())
 
         for step in range(max(map(len, actions))):
             self._check_reader()
@@ -262,17 +265,19 @@ class SlotGroup:
         if self.abandoned():
             raise BrokenPipeError
 
-    def _allowed(self, drawn: list[int]) -> list[int]:
+    def _allowed(self, drawn: list[Action]) -> list[Action]:
         """The drawn actions [envs], in which actions that a state does not allow are replaced."""
         environment = self._environments.spec
         if environment.mask_field is None:
             return drawn
         observation = spec.empty_observation(environment, (len(drawn),))
         self._environments.observe(observation)
-        allowed = []
+        allowed: list[Action] = []
         for action, mask in zip(drawn, observation[environment.mask_field], strict=True):
             legal = np.flatnonzero(mask)
-            allowed.append(int(legal[action % len(legal)]) if len(legal) else action)
+            # Only numbered actions have masks.
+            number = cast(int, action)
+            allowed.append(int(legal[number % len(legal)]) if len(legal) else number)
         return allowed
 
     def _report(self, column: int, end: int) -> None:
@@ -285,7 +290,7 @@ class SlotGroup:
         self._on_episode({**identity, **info, "truncated": float(end == TRUNCATED)})
 
 
-def _actions_at(actions: Sequence[Sequence[int]], step: int) -> list[int]:
+def _actions_at(actions: Sequence[Sequence[Action]], step: int) -> list[Action]:
     """The action of each column at `step`, 0 (which is not played) where it has fewer."""
     return [column[step] if step < len(column) else 0 for column in actions]
 

@@ -32,9 +32,10 @@ ACTOR_FIELDS = {
     "terminated": "uint8",
     "truncated": "uint8",
 }
-# Written by inference at rows 0 .. T - 1.
+# Written by inference at rows 0 .. T - 1. The environment says what an action is, see `EnvironmentSpec.action`.
+ACTION = "action"
 INFERENCE_FIELDS = {
-    "action": "int32",
+    ACTION: "int32",
     "behaviour_log_prob": "float32",
     "behaviour_value": "float32",
     "parameter_version": "int32",
@@ -85,9 +86,11 @@ class SlotLayout:
             shapes[name] = ((*leading, *field.shape), field.dtype)
         for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items():
             shapes[name] = (leading, dtype)
+        shapes[ACTION] = ((*leading, *spec.action.shape), spec.action.dtype)
         shapes["next_episode"] = ((groups, envs), "int32")
         if remembered:
-            shapes["history"] = ((groups, envs, remembered), "int16")
+            dtype = spec.action.dtype if spec.action_size else "int16"
+            shapes["history"] = ((groups, envs, remembered, *spec.action.shape), dtype)
             shapes["played"] = ((groups, envs), "int32")
             shapes["warmed_up"] = ((groups, envs), "uint8")
 
@@ -114,8 +117,8 @@ class Slots:
         environment's episode that the row belongs to.
       action, behaviour_log_prob, behaviour_value, parameter_version: see `INFERENCE_FIELDS` and `TrajectoryBatch`.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
-      history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
-        remembered.
+      history: int16 [groups, envs, remembered] or float32 [groups, envs, remembered, n], the actions of each environment's running
+        episode; None where games are not remembered.
       played: int32 [groups, envs], the number of these actions; below 0 where no episode was begun.
       warmed_up: uint8 [groups, envs], whether the episode began with random steps.
       descriptor: file descriptor of the block, to be inherited by workers.

@@ -13,7 +13,14 @@ import optax
 from motif_jax.core.config import require
 from motif_jax.core.training import reductions
 from motif_jax.nets.agent import AgentNetwork, rescale_value_head
-from motif_jax.rl.algorithms import losses, minibatches, trajectory, update, value_normalisation
+from motif_jax.rl.algorithms import (
+    distributions,
+    losses,
+    minibatches,
+    trajectory,
+    update,
+    value_normalisation,
+)
 from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.config import Appo
 from motif_jax.rl.algorithms.gae import gae
@@ -44,7 +51,8 @@ class AppoTrainState(NamedTuple):
 class Output(NamedTuple):
     """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A]."""
 
-    logits: Array  # the policy's, with gradient
+    policy_outputs: Array  # see `distributions`, with gradient
+    entropy: Array  # the policy's in nats, with gradient
     raw_value: Array  # output of the value head, with gradient, in normalised units if values are normalised
     value: Array  # V in units of reward, without gradient
     ratio: Array  # clamped probability ratio, with gradient
@@ -74,9 +82,12 @@ def run_network(
     Targets are computed with the current parameters, so again in every epoch and minibatch.
     """
     settings: Appo = plan.algorithm
-    logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
-    logits = logits[:-1]
-    log_prob = losses.log_probability(logits, batch.action)
+    policy_outputs, raw_value, _ = network.apply(
+        state.params, batch.observation, batch.initial_state, batch.first
+    )
+    policy_outputs = policy_outputs[:-1]
+    log_prob = distributions.log_prob(network.spec, policy_outputs, batch.action)
+    entropy = distributions.entropy(network.spec, policy_outputs)
     ratio = losses.probability_ratio(
         log_prob, batch.behaviour_log_prob, settings.ratio_min, settings.ratio_max
     )
@@ -100,7 +111,7 @@ def run_network(
 
     mask = network.spec.mask_field
     legal = None if mask is None else batch.observation[mask][:-1] != 0
-    return Output(logits, raw_value[:-1], value, ratio, targets, legal)
+    return Output(policy_outputs, entropy, raw_value[:-1], value, ratio, targets, legal)
 
 
 def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
@@ -114,8 +125,8 @@ def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: st
         return jnp.zeros(())
     coefficient = settings.exploration_coefficient
     if settings.exploration == "entropy":
-        return losses.entropy_loss(output.logits, valid, coefficient, axis_name)
-    return losses.symmetric_kl_loss(output.logits, valid, coefficient, axis_name, legal=output.legal)
+        return losses.entropy_loss(output.entropy, valid, coefficient, axis_name)
+    return losses.symmetric_kl_loss(output.policy_outputs, valid, coefficient, axis_name, legal=output.legal)
 
 
 def compute_loss(
@@ -179,7 +190,7 @@ def describe(
     target_mean, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
     _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
     return {
-        **losses.policy_metrics(ratio, losses.entropy(output.logits), is_clipped, valid, axis_name),
+        **losses.policy_metrics(ratio, output.entropy, is_clipped, valid, axis_name),
         "value/mean": reductions.mean(output.value, valid, axis_name),
         "value/target_mean": target_mean,
         "value/explained_variance": 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12),

@@ -94,9 +94,9 @@ def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
     return 0.5 * jnp.sum((jnp.exp(log_p) - 1 / count) * log_ratio, axis=-1)
 
 
-def entropy_loss(logits: Array, valid: Array, coefficient: float, axis_name: str | None = None) -> Array:
-    """Minus the coefficient times the mean entropy; float32 scalar."""
-    return -coefficient * reductions.mean(entropy(logits), valid, axis_name)
+def entropy_loss(entropy: Array, valid: Array, coefficient: float, axis_name: str | None = None) -> Array:
+    """Minus the coefficient times the mean of a policy's entropies [...]; float32 scalar."""
+    return -coefficient * reductions.mean(entropy, valid, axis_name)
 
 
 def symmetric_kl_loss(

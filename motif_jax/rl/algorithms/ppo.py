@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from motif_jax.core.training import reductions
-from motif_jax.rl.algorithms import losses
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rl.algorithms import distributions, losses
 from motif_jax.rl.algorithms.gae import gae
 from motif_jax.rl.algorithms.vtrace import Targets
 
@@ -22,7 +23,7 @@ from motif_jax.rl.algorithms.vtrace import Targets
 class Samples(NamedTuple):
     """N played steps with their targets, as the loss compares them with the network's present output."""
 
-    action: Array  # int32 [N], index into the step's actions
+    action: Array  # int32 [N], index into the step's actions; or n real numbers, float32 [N, n]
     behaviour_log_prob: Array  # float32 [N], of `action` under the policy that played it, in nats
     behaviour_value: Array  # float32 [N], V of that policy's network; or [N, S], see `value_rows`
     advantage: Array  # float32 [N]
@@ -88,6 +89,21 @@ def loss_rows(
     chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
     log_prob = losses.log_probability(logits, samples.action)
     return rows_of(log_prob, entropy(logits), value, samples, clip_ratio, clip_value)
+
+
+def rows_of_policy(
+    spec: EnvironmentSpec,
+    outputs: Array,
+    value: Array,
+    samples: Samples,
+    clip_ratio: float,
+    clip_value: float,
+) -> StepLosses:
+    """The terms of the loss, row by row, of a policy with `outputs` [N, ...] over the actions of `spec`; see `loss_rows`, `rows_of`."""
+    if spec.action_size == 0:
+        return loss_rows(outputs, value, samples, clip_ratio, clip_value)
+    log_prob = distributions.log_prob(spec, outputs, samples.action)
+    return rows_of(log_prob, distributions.entropy(spec, outputs), value, samples, clip_ratio, clip_value)
 
 
 def rows_of(

@@ -17,7 +17,7 @@ import optax
 from motif_jax.core import config as checks
 from motif_jax.core.training import block_stack, finite, reductions
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl.algorithms import kl_penalty, losses, ppo, trajectory, update
+from motif_jax.rl.algorithms import distributions, kl_penalty, ppo, trajectory, update
 from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -169,7 +169,7 @@ def _penalty(
     if not jax.tree.leaves(state.reference):
         return jnp.zeros(()), state.kl_coefficient, {}
 
-    # The reference's logits, in parts of a micro-batch: all rows at once would not fit in memory. A policy with a reference has
+    # The reference's outputs, in parts of a micro-batch: all rows at once would not fit in memory. A policy with a reference has
     # no recurrent state, so each row is a rollout of its own.
     params = _with_frozen(state.frozen, jax.lax.stop_gradient(state.reference))
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
@@ -177,12 +177,12 @@ def _penalty(
     rows = {name: batch.observation[name][:-1] for name in network.fields}
     parts = jax.tree.map(lambda x: _flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1]))
     initial_state = network.initial_state(micro)
-    logits = jax.lax.map(lambda part: network.apply(params, part[0], initial_state, part[1])[0], parts)
-    steps, rollouts = batch.action.shape
-    logits = jnp.swapaxes(logits.reshape(rollouts, steps, -1), 0, 1)
-
-    reference_log_prob = losses.log_probability(logits, batch.action)
+    outputs = jax.lax.map(lambda part: network.apply(params, part[0], initial_state, part[1])[0], parts)
     recorded = trajectory.recorded(batch)
+    steps, rollouts = recorded.shape
+    outputs = jnp.swapaxes(outputs.reshape(rollouts, steps, -1), 0, 1)
+
+    reference_log_prob = distributions.log_prob(network.spec, outputs, batch.action)
     kl = reductions.mean(batch.behaviour_log_prob - reference_log_prob, recorded, axis_name)
     penalty = kl_penalty.penalty(batch.behaviour_log_prob, reference_log_prob, state.kl_coefficient)
     controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
@@ -251,10 +251,10 @@ def _replay(network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length:
     rows = {name: batch.observation[name] for name in network.fields}
     final_row = {name: x[-1:] for name, x in rows.items()}
     state = batch.initial_state
-    steps = batch.action.shape[0]
+    steps, rollouts = batch.behaviour_value.shape
     if not any(leaf.size for leaf in jax.tree.leaves(state)):
         _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
-        return bootstrap[0], network.initial_state(batch.action.size // length)
+        return bootstrap[0], network.initial_state(steps * rollouts // length)
     parts = jax.tree.map(lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first))
 
     def play(state: Any, part: tuple[Mapping[str, Array], Array]) -> tuple[Any, Any]:
@@ -329,9 +329,10 @@ def _gradient(
         # The network takes time first.
         observation = {name: jnp.swapaxes(x, 0, 1) for name, x in part.observation.items()}
         first = jnp.swapaxes(part.first, 0, 1)
-        logits, value, _ = network.apply(with_frozen(params), observation, part.states, first)
+        outputs, value, _ = network.apply(with_frozen(params), observation, part.states, first)
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
-        rows = ppo.loss_rows(_flat(logits), _flat(value), samples, settings.clip_ratio, settings.clip_value)
+        limits = (settings.clip_ratio, settings.clip_value)
+        rows = ppo.rows_of_policy(network.spec, _flat(outputs), _flat(value), samples, *limits)
         loss_of_row = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
         return jnp.sum(jnp.where(samples.valid, loss_of_row, 0.0)) / count, rows
 

@@ -22,7 +22,7 @@ class TrajectoryBatch(NamedTuple):
     observation: Field  # raw fields of the environment's specification, each [T+1, B, ...]
     first: Field  # bool [T+1, B], the row holds the first observation of an episode
     last: Field  # bool [T+1, B], the row holds the final observation of an episode
-    action: Field  # int32 [T, B]
+    action: Field  # int32 [T, B], or n real numbers float32 [T, B, n]
     behaviour_log_prob: Field  # float32 [T, B], of `action` under the policy that chose it, in nats
     behaviour_value: Field  # float32 [T, B], V of this policy's network (with PopArt in units of reward)
     parameter_version: Field  # int32 [T, B], number of updates in the acting parameters; -1 is padding
@@ -55,16 +55,17 @@ def recorded(batch: TrajectoryBatch) -> Array:
 
 def check(batch: TrajectoryBatch) -> None:
     """Raises AssertionError where a field does not have the shape or dtype that `TrajectoryBatch` names."""
-    length, rollouts = batch.action.shape
+    length, rollouts = batch.action.shape[:2]
     numbers = [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward]
     if batch.last_intrinsic_reward is not None:
         numbers.append(batch.last_intrinsic_reward)
     flags = [batch.terminated, batch.truncated]
-    integers = [batch.action, batch.parameter_version]
-    chex.assert_shape([*integers, *numbers, *flags], (length, rollouts))
+    chex.assert_shape([batch.parameter_version, *numbers, *flags], (length, rollouts))
     chex.assert_shape([batch.first, batch.last], (length + 1, rollouts))
     chex.assert_tree_shape_prefix(batch.observation, (length + 1, rollouts))
     chex.assert_tree_shape_prefix(batch.initial_state, (rollouts,))
     chex.assert_type([batch.first, batch.last, *flags], bool)
-    chex.assert_type(integers, jnp.int32)
+    is_numbered = batch.action.ndim == 2
+    chex.assert_type(batch.action, jnp.int32 if is_numbered else jnp.float32)
+    chex.assert_type(batch.parameter_version, jnp.int32)
     chex.assert_type(numbers, jnp.float32)

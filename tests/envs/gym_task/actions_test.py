@@ -8,7 +8,13 @@ from gymnasium import spaces
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry
-from motif_jax.envs.gym_task.actions import MAX_ACTIONS, ActionMask, ActionTable, UnsupportedActionsError
+from motif_jax.envs.gym_task.actions import (
+    MAX_ACTIONS,
+    ActionMask,
+    ActionTable,
+    UnsupportedActionsError,
+    make_actions,
+)
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.spec import MASKED
 from motif_jax.play import policies
@@ -110,6 +116,48 @@ def test_as_many_actions_as_are_allowed_can_be_played() -> None:
 def test_bins_that_do_not_fit_the_space_are_refused(space: spaces.Space, bins: int, allowed: str) -> None:
     with pytest.raises(UserError, match=rf"config.environment.action_bins={bins}: must be {allowed}"):
         ActionTable(space, bins)
+
+
+def test_real_numbers_are_spread_over_the_bounds_of_their_space() -> None:
+    space = spaces.Dict(turn=spaces.Box(-2, 6, (2,), np.float32), lift=spaces.Box(0, 1, (), np.float64))
+    actions = make_actions(space)
+
+    lowest = actions.value([-1.0, -1.0, -1.0])
+    between = actions.value([0.0, 0.0, 0.5])
+
+    assert (actions.count, actions.size) == (0, 3)
+    assert space.contains(lowest)
+    assert space.contains(between)
+    np.testing.assert_array_equal(lowest["turn"], [-2, -2])
+    np.testing.assert_allclose([*between["turn"], between["lift"]], [2, 2, 0.75], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [BOX, spaces.Tuple((BOX, spaces.Discrete(2))), spaces.Box(0, 2, (2,), np.int64), spaces.Discrete(3)],
+)
+def test_bins_and_numbered_actions_make_a_table(space: spaces.Space) -> None:
+    bins = 0 if isinstance(space, spaces.Discrete) else 2
+    assert isinstance(make_actions(space, bins), ActionTable)
+
+
+def test_a_number_without_bounds_is_refused() -> None:
+    with pytest.raises(UnsupportedActionsError, match="has no bounds; a wrapper that bounds it"):
+        make_actions(spaces.Box(-np.inf, np.inf, (1,), np.float32))
+
+
+def test_real_numbers_have_no_mask() -> None:
+    options = options_of("gym:Pendulum-v1", action_mask="info:allowed")
+    with pytest.raises(UserError, match=r"config.environment.action_mask='info:allowed': must be empty"):
+        started(**options)
+
+
+def test_an_action_of_a_wrong_size_or_out_of_bounds_is_refused() -> None:
+    environment, out = started(**options_of("gym:Pendulum-v1"))
+    for action in ([0.1, 0.2], [1.5], [float("nan")]):
+        with pytest.raises(ValueError, match="is not 1 numbers from -1 to 1"):
+            environment.step(action, out)
+    environment.step([-1.0], out)
 
 
 def test_a_continuous_environment_is_played_by_its_bins() -> None:

@@ -100,8 +100,8 @@ def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) 
     @jax.jit
     def program(state: Any, batch: Any, reward: Any) -> Any:
         gradients, metrics, output = appo.gradient(TableNetwork(), config, state, batch, reward)
-        log_prob = appo.losses.log_probability(output.logits, batch.action)
-        entropy = appo.losses.entropy(output.logits)
+        log_prob = appo.losses.log_probability(output.policy_outputs, batch.action)
+        entropy = appo.losses.entropy(output.policy_outputs)
         updates, _ = optimizer.update(gradients, state.opt_state, share=0.0)
         return gradients, metrics, output, log_prob, entropy, optax.apply_updates(state.params, updates)
 
@@ -184,7 +184,7 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
         state, batch, reward
     )
     by_environment = {
-        "core_output": time_major(features[:-1]), "logits": time_major(output.logits), "value": output.value.T,
+        "core_output": time_major(features[:-1]), "logits": time_major(output.policy_outputs), "value": output.value.T,
         "ratio": output.ratio.T, "vs": output.targets.value.T, "advantage": output.targets.advantage.T,
         "advantage_normalized": normalised_advantage(metrics, output),
     }  # fmt: skip

@@ -76,7 +76,7 @@ def test_the_exploration_loss_equals_its_formula(exploration: str) -> None:
     state = start(config(Appo()))[0]
     rollouts = batch()
     output, terms = losses_of(settings, state, rollouts)
-    p = np.asarray(jax.nn.softmax(output.logits))
+    p = np.asarray(jax.nn.softmax(output.policy_outputs))
     legal = rollouts.observation["legal"][:-1] != 0
     valid = np.asarray(trajectory.recorded(rollouts))
     log_p = np.log(np.where(legal, p, 1))
