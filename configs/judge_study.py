@@ -19,6 +19,8 @@ Variants:
              episode has seen it (`reward.count_exponent`, 3 is published).
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
+  nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
+             others a judge's besides it, at half weight.
 """
 
 from __future__ import annotations
@@ -40,9 +42,14 @@ _EVALUATION = (
 
 
 def _prepare(
-    level: str, collect: str, models: tuple[str, ...], lexicon: str, goal: str = "defaultgoal"
+    level: str,
+    collect: str,
+    models: tuple[str, ...],
+    lexicon: str,
+    goal: str = "defaultgoal",
+    settings: str = "minigrid",
 ) -> dict[str, str]:
-    """Collected play, and a reward by each judge; `goal` is what the lexicon judges by."""
+    """Collected play, and a reward by each judge; `goal` is what the lexicon judges by, `settings` the variant of `train_reward`."""
     commands = {"dataset": collect}
     annotators = {
         model: f'{_RECORDED} --config.options={{"file":"docs/studies/judges/{level}_{model}.jsonl.gz"}}'
@@ -55,7 +62,7 @@ def _prepare(
         # Models answer with probabilities, which hold more than the label where they are near one half.
         soft = " --config.labels.soft=True" if judge in models else ""
         commands[f"reward_{judge}"] = (
-            f"configs/train_reward.py:minigrid {_DATASET} --config.annotator={judge}{soft}"
+            f"configs/train_reward.py:{settings} {_DATASET} --config.annotator={judge}{soft}"
         )
     return commands
 
@@ -135,6 +142,33 @@ def _crafter() -> dict[str, Any]:
     }
 
 
+def _nethack() -> dict[str, Any]:
+    """The study of NetHack itself, where the task's reward alone teaches something, too."""
+    methods = {
+        judge: f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.intrinsic_coefficient=0.5"
+        for judge in ("qwen15", "lexicon", "coin")
+    }
+    methods["task"] = "--config.reward.intrinsic_coefficient=0"
+    return {
+        "rows": "docs/studies/judges_nethack.jsonl",
+        # The pairs of launch/quickstart_llm.sh, whose answers these are.
+        "prepare": _prepare(
+            "nethack",
+            "configs/collect.py:quickstart --config.num_pairs=3000",
+            ("qwen15",),
+            "nethack.yaml",
+            settings="quickstart",
+        ),
+        "training": "configs/train_agent.py:laptop --config.train_for_env_steps=1000000",
+        "methods": methods,
+        "tables": {"nethack": ",".join(methods)},
+        # Four points are a tenth of what the task's reward alone reaches in twice as many steps (docs/results_laptop.md).
+        "claims": "qwen15 > task: kills; qwen15 > task - 4: score; qwen15 > coin: kills; qwen15 > lexicon - 0.5: kills",
+        "lexicon.file": "nethack.yaml",
+        "measures": "kills,score,scout,dlvl,deaths",
+    }
+
+
 _DOORKEY_MODELS = (*_MODELS, "qwen15_long")
 BASE = {
     "seed": 11,
@@ -165,5 +199,6 @@ VARIANTS = {
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
     "keyroom": _minihack("keyroom", "KeyRoom-S5", _COUNTED, _COUNTED_CLAIMS),
     "crafter": _crafter(),
+    "nethack": _nethack(),
 }
 get_config = studies.study(BASE, VARIANTS)
