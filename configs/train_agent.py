@@ -7,8 +7,8 @@ reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and start
 from its last checkpoint, which is at most `save_every_seconds` old.
 
 Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return), metrics.jsonl,
-tensorboard/, episodes.jsonl (one line per finished game), and recordings/ where asked for. SIGTERM, SIGUSR1 and Ctrl-C save and end with exit
-code 75.
+tensorboard/, episodes.jsonl (one line per finished game), and where asked for recordings/ (`record_every`) and films of them in TensorBoard
+and W&B (`film_every_seconds`). SIGTERM, SIGUSR1 and Ctrl-C save and end with exit code 75.
 
 Variants:
   (none)      the published hyperparameters; quirks of the published code off; one worker per core but one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from motif_jax.reports import recorded_games
+from motif_jax.play import newest_game
 from motif_jax.reports.run_data import NewestFilm
 
 _STEM = "newest_game"
@@ -17,30 +17,16 @@ def write(run: Path, workdir: Path) -> NewestFilm | None:
 
     Raises UserError: the game does not replay as it was recorded, or its reward cannot be read.
     """
-    recordings = {}
-    for path in (run / "recordings").glob("step-*.json"):
-        match = recorded_games.NAME.fullmatch(path.stem)
-        if match is not None:
-            recordings[int(match[1]), path.name] = path
-    if not recordings:
+    game = newest_game.find(run)
+    if game is None:
         return None
-    (step, _), path = max(recordings.items())
 
-    # These import jax, which a page without a film does not need.
-    from motif_jax.envs.replay import Recording
-    from motif_jax.play import agent_policy, ratings, replay
+    # It imports jax, which a page without a film does not need.
     from motif_jax.play.films.film_files import FilmForms, Films
-    from motif_jax.rl.reward_keys import Scoring
 
-    config = agent_policy.read_config(run)
-    reward = None
-    if config.reward.dir:
-        agent_reward = ratings.RatingReward(config.reward, agent_policy.rounded_threshold(config.compat))
-        reward = ratings.choose_reward(Scoring(), agent_reward, str(run))
+    reward = newest_game.training_reward(run)
     films = Films(workdir, workdir, FilmForms(ttyrec=False))
-    source = [path.name, None if reward is None else reward.plan()]
+    source = [game.path.name, None if reward is None else reward.plan()]
     if not films.has(_STEM, source):
-        recording = Recording.load(path)
-        film = replay.rated_film(recording, f"The newest recorded game, step {step:,}", reward)
-        films.write(_STEM, film, source)
-    return NewestFilm(f"{_STEM}.html", step)
+        films.write(_STEM, newest_game.film(game, reward), source)
+    return NewestFilm(f"{_STEM}.html", game.step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,16 @@ from motif_jax.display.html import TableCell
 from motif_jax.display.measures import format_value, measure, with_unit
 from motif_jax.display.page import Section, Table
 from motif_jax.reports.run_data import RunData
+from motif_jax.rl.actors import rerecording
 
-NAME = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
 _SHOWN = ("return", "length", "score", "dlvl")
 
 
 def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of episodes.jsonl whose episodes are recorded, each with its recording's `stem`."""
     stems = {}
-    for path in sorted((Path(folder) / "recordings").glob("step-*.json")):
-        match = NAME.fullmatch(path.stem)
+    for path in sorted((Path(folder) / rerecording.FOLDER).glob("step-*.json")):
+        match = rerecording.STEM.fullmatch(path.stem)
         if match is not None:
             stems[int(match[2]), int(match[3])] = path.stem
     if not stems:

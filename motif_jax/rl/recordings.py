@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections import deque
@@ -15,14 +14,12 @@ import numpy as np
 
 from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.core.errors import UserError
-from motif_jax.rl.actors.rerecording import Order, Rerecorder
+from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
-FOLDER = "recordings"
 _MAX_WAITING = 256  # games that wait to be replayed (10 kB each); later ones are not recorded
 _CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
-_NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 
 
 class EpisodeActions(NamedTuple):
@@ -198,6 +195,6 @@ def drop_recordings(workdir: Path, resume_step: int | None) -> None:
     """Removes recordings of games that a resumed run plays again: those after `resume_step`; all where it is None."""
     last_step = -1 if resume_step is None else resume_step
     for path in (workdir / FOLDER).glob("step-*.json"):
-        match = _NAME.fullmatch(path.name)
+        match = STEM.fullmatch(path.stem)
         if match and int(match.group(1)) > last_step:
             path.unlink()

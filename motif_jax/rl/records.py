@@ -96,7 +96,7 @@ class Records(ExitStack):
             self._paid_texts = self.enter_context(PaidTextLog(workdir, progress.get("env_steps")))
         self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
         for kind in hooks:
-            hook = kind.make(config, system.network, workdir, progress, clock)
+            hook = kind.make(config, system.network, workdir, progress, clock, self._writer)
             if hook is not None:
                 self._hooks.append(self.enter_context(closing(hook)))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from motif_jax.core import entry_points
+from motif_jax.core.metrics import MetricsWriter
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import choices
 from motif_jax.rl.clock import Clock
@@ -31,8 +32,13 @@ class TrainingHook:
         workdir: Path,
         progress: Mapping[str, Any],
         clock: Clock,
+        writer: MetricsWriter,
     ) -> Self | None:
-        """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None where it has nothing to do."""
+        """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None where it has nothing to do.
+
+        Args:
+          writer: of the run's metrics, open until after `close`.
+        """
         return None
 
     def before_update(self, params: Any, update: int, step: int) -> None:
@@ -49,6 +55,6 @@ class TrainingHook:
 
 
 def hooks_of(config: AgentConfig) -> list[type[TrainingHook]]:
-    """The additions that the config turns on."""
+    """The additions that the config turns on: their keys are neither None nor False, which equals 0."""
     turned_on = [key for key in choices.HOOKS if getattr(config, key) not in (None, False)]
     return [entry_points.load_packaged(key, choices.HOOKS[key]) for key in turned_on]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 from tensorboardX.proto import event_pb2
 
 from motif_jax.core.errors import UserError
@@ -15,20 +19,36 @@ from motif_jax.core.metrics import MetricsWriter, read_metrics
 Point = tuple[int, str, float]
 
 
+def events_of(path: Path) -> Iterator[Any]:
+    """The events of a file of TensorBoard's."""
+    data = path.read_bytes()
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        yield event_pb2.Event.FromString(data[12 : 12 + size])
+        data = data[16 + size :]
+
+
 def tensorboard_points(folder: Path) -> list[list[Point]]:
     """Of each file, scalars by step, and as `purged` the step from which earlier files are left out."""
     points: list[list[Point]] = []
     for path in sorted(folder.glob("events*")):
-        data = path.read_bytes()
         points.append([])
-        while data:
-            size = int.from_bytes(data[:8], "little")
-            event = event_pb2.Event.FromString(data[12 : 12 + size])
+        for event in events_of(path):
             points[-1] += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
             if event.HasField("session_log"):
                 points[-1].append((event.step, "purged", 0.0))
-            data = data[16 + size :]
     return points
+
+
+def images(folder: Path) -> list[tuple[int, str, Any]]:
+    """(step, tag, image) of all images."""
+    return [
+        (event.step, value.tag, value.image)
+        for path in sorted(folder.glob("events*"))
+        for event in events_of(path)
+        for value in event.summary.value
+        if value.HasField("image")
+    ]
 
 
 @pytest.fixture
@@ -80,6 +100,27 @@ def test_a_new_run_begins_without_rows(killed: Path) -> None:
         pass
 
     assert (killed / "metrics.jsonl").read_text() == ""
+
+
+def gif() -> bytes:
+    """Three frames of 5 x 4 pixels."""
+    frames = [Image.new("RGB", (5, 4), colour) for colour in ("red", "green", "blue")]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=100)
+    return buffer.getvalue()
+
+
+def test_tensorboard_has_a_film_as_it_was_written(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        writer.write_film(30, "recordings/newest", gif())
+
+    ((step, tag, image),) = images(tmp_path / "tensorboard")
+    assert (step, tag) == (30, "recordings/newest")
+    assert (image.width, image.height, image.colorspace) == (5, 4, 3)
+    assert image.encoded_image_string == gif()
+    with Image.open(io.BytesIO(image.encoded_image_string)) as picture:
+        assert getattr(picture, "n_frames", 1) == 3
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
 
 
 def test_closing_twice_is_allowed(tmp_path: Path) -> None:

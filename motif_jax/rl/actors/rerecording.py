@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,6 +13,10 @@ import numpy as np
 from motif_jax.core.files import finite
 from motif_jax.envs import registry
 from motif_jax.envs.replay import Recording, record
+
+FOLDER = "recordings"  # in a training's folder
+# The recordings' names in it, without '.json': step of the training, environment, episode.
+STEM = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
 
 
 class Order(NamedTuple):
