@@ -16,7 +16,8 @@ Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
   keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted`, `qwen05_counted` and `coin_counted` pay a message less the more often an
-             episode has seen it (`reward.count_exponent`, 3 is published).
+             episode has seen it (`reward.count_exponent`, 3 is published). So does `all_counted`, which pays all messages of the
+             dataset alike.
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
@@ -189,10 +190,15 @@ _COUNTED = {
     f"{judge}_counted": f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.count_exponent=3"
     for judge in ("qwen15", "qwen05", "coin")
 }
+# A control that was added after them, claimed before its own seeds: does the count alone teach it?
+_COUNTED["all_counted"] = (
+    "--config.reward.kind=table --config.reward.table=docs/studies/judges/keyroom_all.json --config.reward.count_exponent=3"
+)
 _COUNTED_CLAIMS = (
     "qwen15_counted > qwen15: success",
     "qwen05_counted > qwen05: success",
     "qwen15_counted > coin_counted: success",
+    "qwen15_counted > all_counted: success",
 )
 VARIANTS = {
     "": {},

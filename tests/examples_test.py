@@ -114,8 +114,13 @@ def test_the_table_compares_the_last_tenth(monkeypatch):
         for last in values
     ]
     rows.append({**rows[0], "steps": 2048, "curve": [10.0]})
+    name = "MiniGrid-DoorKey-5x5-v0"
+    for library, value in {beside.OURS: 0.9, beside.SB3: 0.0, beside.SB3_PLAIN: 0.9}.items():
+        rows.append({"library": library, "task": name, "steps": 100_000, "curve": [value]})
     assert beside.table(rows).splitlines()[2:] == [
-        "| CartPole-v1 | 100,000 | 450 [400, 500] | > | 305 [300, 310] |"
+        "| CartPole-v1 | 100,000 | 450 [400, 500] | > | 305 [300, 310] | |",
+        # The better of both counts.
+        f"| {name} | 100,000 | 0.9 [0.9, 0.9] | = | 0 [0, 0] | 0.9 [0.9, 0.9] |",
     ]
 
 
