@@ -58,6 +58,7 @@ REWARDS = Registry(
     {
         MOTIF: "motif_jax.motif.reward.motif:MotifReward",
         "bag_of_words": "motif_jax.oni.bag_of_words:BagOfWordsReward",
+        "any_text": "motif_jax.motif.reward.any_text:AnyTextReward",
         "none": "motif_jax.rl.reward_kinds:NoReward",
         "retrieval": "motif_jax.oni.retrieval:RetrievalReward",
         "table": "motif_jax.motif.reward.table:TableReward",
