@@ -67,6 +67,13 @@ def test_a_table_pays_what_it_holds(tmp_path):
     assert "3 texts" in reward.description
 
 
+def test_any_text_is_paid_alike_and_silence_not():
+    config = section("any_text")
+    rewards.check(config)
+    _, values = paid(config, b"You kill the newt!", b"", b"It's a wall.")
+    np.testing.assert_array_equal(values, np.float32([1, 0, 1]))
+
+
 def test_the_labels_of_another_run_are_a_table(tmp_path):
     def write(folder, *labels):
         folder.mkdir()
@@ -204,7 +211,7 @@ def test_a_trained_reward_is_known_by_its_file_or_evaluation(folder, files):
     assert [str(path) for path in MotifReward.files(section("motif", dir=folder, step=7))] == files
 
 
-@pytest.mark.parametrize("kind", ["table", "bag_of_words"])
+@pytest.mark.parametrize("kind", ["any_text", "table", "bag_of_words"])
 def test_a_reward_of_texts_needs_an_environment_with_texts(tmp_path, kind):
     silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
     (tmp_path / "file").write_text("{}")
