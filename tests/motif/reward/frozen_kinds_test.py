@@ -232,7 +232,7 @@ def test_no_reward_needs_no_text():
         (
             "fame",
             {},
-            "kind=fame: must be one of motif, bag_of_words, none, retrieval, table, .*or module:Class",
+            "kind=fame: must be one of motif, bag_of_words, any_text, none, retrieval, table, .*or module:Class",
         ),
         ("json:loads", {}, "kind=json:loads: must be a subclass of motif_jax.rl.intrinsic.RewardKind"),
         (
