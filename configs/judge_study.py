@@ -21,7 +21,7 @@ Variants:
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
-             others a judge's besides it, at half weight. `any_text` pays all messages alike.
+             others a judge's besides it. `any_text` pays all messages alike.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def play(
       trust: as in `load`.
       episodes: how many.
       seed: of the episodes' seeds.
-      greedy: the most likely actions; else they are drawn, by the episode's seed.
+      greedy: the most likely actions, of real numbers the medians; else they are drawn, by the episode's seed.
       workers: processes that step environments; None: one a core but one.
       keep_fields: observation fields that the records keep for every step.
 

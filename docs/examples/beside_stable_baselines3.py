@@ -6,8 +6,8 @@ motif_jax has the same settings for all tasks. Stable-Baselines3 has for each th
 where the Zoo has none. LunarLander's were tuned for a million steps, of which both have 300,000 here; motif_jax's learning rate falls to 0 in
 all tasks. Claimed before a run: motif_jax is at least equal on five of the seven.
 
-With minigrid 3 the Zoo's settings learn neither of its two tasks (DLR-RM/rl-baselines3-zoo, issue 500), so Stable-Baselines3 plays them
-without running normalisation, too, and the better of both counts.
+With minigrid 3 the Zoo's settings learn neither of its two tasks (issue 500 of DLR-RM/rl-baselines3-zoo has such a curve), so
+Stable-Baselines3 plays them without running normalisation, too, and the better of both counts.
 
 A run leaves a line in `--rows`; what has a line is not run again. The table is printed at the end.
 
@@ -184,8 +184,8 @@ def last_returns(rows: list[dict[str, Any]], library: str, name: str, steps: int
     """Of each seed the return in the last tenth of the steps, or in the last one in which an episode ended."""
     key = {"library": library, "task": name, "steps": steps}
     curves = [row["curve"] for row in rows if key.items() <= row.items()]
-    known = [[value for value in points if value is not None] for points in curves]
-    return [values[-1] for values in known if values]
+    with_ends = [[value for value in points if value is not None] for points in curves]
+    return [values[-1] for values in with_ends if values]
 
 
 def libraries_of(task: Task) -> list[str]:

@@ -15,7 +15,7 @@ caller. Nothing outside an environment's package knows the names of its fields: 
     minigrid_events/            minigrid levels with captions of events
     crafter/                    Crafter, with captions of events
     babyai_text/                BabyAI levels in sentences and prompts, for language models
-    gym_task/                   any gymnasium environment with discrete actions
+    gym_task/                   any gymnasium environment
 
     replay.py                   an episode as seed and actions, with a digest
     determinism.py, checked.py  what environments from outside the package must do: play the same episode again, give finite

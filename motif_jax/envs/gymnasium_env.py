@@ -61,7 +61,8 @@ class RegisteredEnv(gymnasium.Env):
         return self._observation(), self._environment.episode_info()
 
     def step(self, action: Any) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
-        reward, end = self._environment.step(np.asarray(action).tolist(), self._arrays)
+        played = np.asarray(action).tolist() if self.shown.action_size else int(action)
+        reward, end = self._environment.step(played, self._arrays)
         info = self._environment.episode_info()
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
@@ -91,10 +92,10 @@ class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
         return observation, reward, terminated, truncated and not terminated, info
 
 
-def _action_space(shown: EnvironmentSpec) -> gymnasium.Space:
-    if shown.action_size:
-        return gymnasium.spaces.Box(-1.0, 1.0, shown.action.shape, np.float32)
-    return gymnasium.spaces.Discrete(shown.num_actions)
+def _action_space(spec: EnvironmentSpec) -> gymnasium.Space:
+    if spec.action_size:
+        return gymnasium.spaces.Box(-1.0, 1.0, spec.action.shape, np.float32)
+    return gymnasium.spaces.Discrete(spec.num_actions)
 
 
 def _space(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:

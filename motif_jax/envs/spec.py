@@ -20,6 +20,8 @@ TRUNCATED = 2
 OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "prompt_turn")
 # The number of an action, or the numbers of one of `EnvironmentSpec.action_size` real numbers.
 Action: TypeAlias = int | list[float]
+# Numbers of an action that its label shows: a film has a line for all that is said of a step.
+_LABELLED_NUMBERS = 4
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.
 MASKED = -1e9
 
@@ -43,8 +45,6 @@ class EnvironmentSpec:
     Attributes:
         observation: field name -> shape and dtype of one step.
         num_actions: actions are integers 0 .. num_actions - 1; 0 where they are real numbers.
-        action_size: actions are so many real numbers from -1 to 1, which the environment spreads over its own bounds; 0 where they
-            are integers.
         text_field: the bytes that a text reward reads.
         count_field: how often this text was seen in this episode, with this step.
         last_text: whether the text of an episode's final observation is collected and paid, with the step that led there; the
@@ -65,11 +65,12 @@ class EnvironmentSpec:
         keeps_place: whether the environment takes the option `place`, its number in the run, and depends on it.
         modules: further modules to import before actors are forked; they start no threads.
         remark: a note for users on how it runs on this machine.
+        action_size: actions are so many real numbers from -1 to 1, which the environment spreads over its own bounds; 0 where they
+            are integers. Real numbers have no mask, no expert, no names and no keys.
     """
 
     observation: Mapping[str, ArraySpec]
     num_actions: int
-    action_size: int = 0
     text_field: str | None = None
     count_field: str | None = None
     last_text: bool = True
@@ -89,6 +90,7 @@ class EnvironmentSpec:
     keeps_place: bool = False
     modules: tuple[str, ...] = ()
     remark: str = ""
+    action_size: int = 0
 
     def __post_init__(self) -> None:
         for name in (self.text_field, self.count_field, self.mask_field):
@@ -98,8 +100,11 @@ class EnvironmentSpec:
         if expert is not None and expert not in self.optional_fields:
             raise ValueError(f"{expert!r} is not among the optional fields {sorted(self.optional_fields)}")
 
-        if (self.num_actions > 0) == (self.action_size > 0):
-            raise ValueError("either num_actions or action_size must be above 0")
+        if min(self.num_actions, self.action_size) != 0 or self.num_actions == self.action_size:
+            raise ValueError("one of num_actions and action_size must be above 0, and the other 0")
+        numbered = (self.mask_field, self.expert_field, self.action_names, self.action_keys)
+        if self.action_size and any(numbered):
+            raise ValueError("actions of real numbers have no mask, no expert, no names and no keys")
         count = self.num_actions
         mask = self.mask_field
         if mask is not None and self.observation[mask] != ArraySpec((count,), "uint8"):
@@ -129,7 +134,9 @@ class EnvironmentSpec:
         """The name of an action, or its numbers."""
         if self.action_size == 0:
             return self.action_names[action]
-        return ", ".join(f"{number:.2f}" for number in action)
+        # Adding 0 turns -0.0 into 0.0.
+        numbers = [f"{round(number, 2) + 0.0:.2f}" for number in action[:_LABELLED_NUMBERS]]
+        return ", ".join(numbers) + (", …" if len(action) > _LABELLED_NUMBERS else "")
 
     def fits(self, trained: EnvironmentSpec) -> bool:
         """Whether an agent trained with the spec `trained` can play here: all its fields, and the same actions."""
@@ -141,9 +148,13 @@ class EnvironmentSpec:
     def check_action(self, action: Any) -> None:
         """Raises ValueError for an action out of range."""
         if self.action_size:
-            fits = np.shape(action) == self.action.shape
+            is_row = isinstance(action, Sequence) and all(
+                isinstance(number, float | int) for number in action
+            )
             # Not a number is not at most 1 either.
-            if not (fits and np.all(np.abs(action) <= 1)):
+            if not (
+                is_row and len(action) == self.action_size and all(abs(number) <= 1 for number in action)
+            ):
                 raise ValueError(f"action {action} is not {self.action_size} numbers from -1 to 1")
             return
         if not 0 <= action < self.num_actions:

@@ -63,7 +63,7 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class ReplayedActions:
-    """Plays the actions `taken`, int [steps], of an episode again and then ends it."""
+    """Plays the actions `taken` [steps, ...] of an episode again and then ends it."""
 
     taken: np.ndarray
 

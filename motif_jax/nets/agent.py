@@ -66,7 +66,7 @@ class Trunk(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """Logits and values over a rollout.
+    """A policy's outputs (logits, or moments of real numbers) and values over a rollout.
 
     Attributes:
       policy_size: width of the policy's head.
@@ -97,11 +97,11 @@ class ActorCritic(nn.Module):
             value_features, new_critic_state = self.critic(observation, critic_state, first)
             new_state = jnp.concatenate([new_actor_state, new_critic_state], axis=-1)
 
-        logits = self._head(policy_features, self.policy_size, "policy")
+        outputs = self._head(policy_features, self.policy_size, "policy")
         if self.mask_field is not None:
-            logits = jnp.where(observation[self.mask_field] != 0, logits, MASKED)
+            outputs = jnp.where(observation[self.mask_field] != 0, outputs, MASKED)
         value = self._head(value_features, 1, "value")
-        return logits, value[..., 0], new_state
+        return outputs, value[..., 0], new_state
 
     def _head(self, x: Array, size: int, name: str) -> Array:
         # Logits and values decide losses, and are float32 whatever the trunk's dtype.

@@ -76,7 +76,7 @@ class LearnedReward(AgentReward):
     kind: str = plain_key(
         "retrieval",
         "retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on preferences "
-        "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
+        "between two messages. motif, table, any_text, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
     )
     intrinsic_coefficient: float = non_negative(
         0.4, "weight of the intrinsic reward; as published for retrieval on the score"

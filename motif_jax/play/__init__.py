@@ -14,7 +14,7 @@ The commands:
     evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py resumes)
     visualize.py                episodes on the terminal (playback.py, keyboard.py), or recorded without one
     replay.py                   recorded episodes, with the values of a reward and of an agent
-    watching.py                 an episode step by step, and as a film, for the two above
+    watching.py                 an episode step by step, and as a film
     newest_game.py              the newest recorded game of a training; training_films.py shows it in TensorBoard and W&B
     terminal.py                 a step on the terminal
     films/                      players in the browser, GIFs, ttyrecs

@@ -68,8 +68,8 @@ class AgentPolicy:
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """See `policies.BatchPolicy.act`."""
         fields = self._network.cropped({name: observation[name] for name in self._network.fields})
-        logits, values, state = self.apply(self.params, fields, first, state)
-        return np.asarray(logits), np.asarray(values), state
+        outputs, values, state = self.apply(self.params, fields, first, state)
+        return np.asarray(outputs), np.asarray(values), state
 
 
 def _act(
@@ -77,8 +77,8 @@ def _act(
 ) -> tuple[jax.Array, jax.Array, Any]:
     # The network reads [T, B, ...]; an episode is played one step at a time.
     rows = jax.tree.map(lambda field: field[None], observation)
-    logits, values, state = network.apply(params, rows, state, jnp.expand_dims(first, 0))
-    return logits[0], values[0], state
+    outputs, values, state = network.apply(params, rows, state, jnp.expand_dims(first, 0))
+    return outputs[0], values[0], state
 
 
 def read_config(folder: str | Path) -> AgentConfig:

@@ -37,7 +37,7 @@ class PlayedEnvironment:
     )
     action_bins: int | None = plain_key(
         None,
-        "values of each continuous number of an action of gym:ID, as in train_agent; None: the agent's, or 0",
+        "values of each continuous number of an action of gym:ID, as in train_agent; None: the agent's, or 0, as they are",
     )
     action_mask: str | None = plain_key(
         None, "mask of the actions of gym:ID, as in train_agent; '' for none; None: the agent's, or none"

@@ -64,6 +64,13 @@ def film(game: NewestGame, reward: RatingReward | None) -> Film:
     return replay.rated_film(Recording.load(game.path), title, reward)
 
 
+class MadeGif(NamedTuple):
+    """A GIF of the recording called `name`."""
+
+    name: str
+    gif: bytes
+
+
 class GifMaker:
     """The work of a process that makes a GIF of a training's newest recorded game: a `ProcessWork`."""
 
@@ -75,13 +82,13 @@ class GifMaker:
         os.environ["JAX_PLATFORMS"] = "cpu"
         self._run = Path(setup["run"])
 
-    def answer(self, request: None) -> bytes | str:
-        """The GIF, or a line on why there is none."""
+    def answer(self, request: str) -> MadeGif | str:
+        """The GIF, or a line on why there is none; '' where there is no other recording than the one called `request`."""
         game = find(self._run)
-        if game is None:
-            return f"{self._run} has no recordings"
+        if game is None or game.path.name == request:
+            return ""
         try:
-            return self._gif(game)
+            return MadeGif(game.path.name, self._gif(game))
         except UserError as error:
             return str(error)
         except Exception as error:  # of a renderer, an engine, a reward of the user's own

@@ -190,7 +190,7 @@ def masked(logits: np.ndarray, observation: Mapping[str, np.ndarray], spec: Envi
 
 
 def choose_actions(
-    outputs: np.ndarray, uniforms: np.ndarray, greedy: bool = False, spec: EnvironmentSpec | None = None
+    outputs: np.ndarray, uniforms: np.ndarray, greedy: bool, spec: EnvironmentSpec
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws one action per row.
 
@@ -198,12 +198,12 @@ def choose_actions(
       outputs: logits float [B, A], `MASKED` for actions that are not allowed, from which the cumulative distribution is inverted; or
         the outputs [B, 2 n] for n real numbers.
       uniforms: float [B] in [0, 1), on which the draw depends.
-      spec: says of which kind actions are; None: they are numbered.
+      spec: says of which kind actions are.
 
     Returns:
       Actions int32 [B] or float32 [B, n], and their log-probabilities float32 [B].
     """
-    if spec is not None and spec.action_size:
+    if spec.action_size:
         return _choose_numbers(outputs, uniforms, greedy)
     log_probs = log_softmax(outputs)
     actions = log_probs.argmax(-1) if greedy else _draw_actions(np.exp(log_probs), uniforms)

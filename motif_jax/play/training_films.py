@@ -39,8 +39,9 @@ class TrainingFilms(TrainingHook):
         self._every_seconds = every_seconds
         self._clock = clock
         self._writer = writer
-        self._making: WorkerProcess | None = None
-        self._ending: WorkerProcess | None = None  # has made the film before
+        self._film_process: WorkerProcess | None = None
+        self._ended_process: WorkerProcess | None = None  # has made the film before
+        self._shown = ""  # name of the recording that was shown last
         self._begun_at = -every_seconds
         self._seen_recordings = self._time_of_recordings()  # a resumed run has shown those of before
 
@@ -67,7 +68,7 @@ class TrainingFilms(TrainingHook):
 
     def after_update(self, update: int, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
         elapsed = time.monotonic() - self._begun_at
-        process = self._making
+        process = self._film_process
         if process is not None:
             if elapsed > _LONGEST_SECONDS:
                 process.process.kill()
@@ -77,12 +78,12 @@ class TrainingFilms(TrainingHook):
             self._begin()
 
     def close(self) -> None:
-        process = self._making
+        process = self._film_process
         if process is not None and process.connection.poll(_CLOSE_SECONDS):
             self._finish(process)
-        close_all([process for process in (self._making, self._ending) if process is not None])
-        self._making = None
-        self._ending = None
+        close_all([process for process in (self._film_process, self._ended_process) if process is not None])
+        self._film_process = None
+        self._ended_process = None
 
     def _time_of_recordings(self) -> int | None:
         """When a file last came into the folder of recordings: that is looked up faster than its files."""
@@ -92,22 +93,22 @@ class TrainingFilms(TrainingHook):
             return None
 
     def _begin(self) -> None:
-        if self._ending is not None:
-            self._ending.close(timeout=0)  # it had `every_seconds` for its end
-            self._ending = None
+        if self._ended_process is not None:
+            self._ended_process.close(timeout=0)  # it had `every_seconds` for its end
+            self._ended_process = None
         self._seen_recordings = self._time_of_recordings()
         self._begun_at = time.monotonic()
         try:
-            self._making = WorkerProcess(newest_game.GifMaker, {"run": str(self._run)})
+            self._film_process = WorkerProcess(newest_game.GifMaker, {"run": str(self._run)})
         except (UserError, OSError) as error:
             _report(first_line(error))
             return
-        self._making.send(None)
+        self._film_process.send(self._shown)
 
     def _finish(self, process: WorkerProcess) -> None:
         """Takes the answer of the process, which ends then."""
-        self._making = None
-        self._ending = process
+        self._film_process = None
+        self._ended_process = process
         try:
             answer = process.receive()
         except EOFError:
@@ -117,9 +118,10 @@ class TrainingFilms(TrainingHook):
             _report(first_line(error))
             return
         process.connection.close()
-        if isinstance(answer, bytes):
-            self._writer.write_film(self._clock.steps, TAG, answer)
-        else:
+        if isinstance(answer, newest_game.MadeGif):
+            self._shown = answer.name
+            self._writer.write_film(self._clock.steps, TAG, answer.gif)
+        elif answer:
             _report(answer)
 
 

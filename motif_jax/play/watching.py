@@ -264,7 +264,8 @@ class FilmMaker:
             labels = [self._spec.action_label(action) for action in played]
             names = tuple(dict.fromkeys(labels))
             keys = (0,) * len(names)
-            numbers = [names.index(label) for label in labels]
+            number_of = {name: number for number, name in enumerate(names)}
+            numbers = [number_of[label] for label in labels]
         film = Film(
             task=self._task,
             options=self._options,

@@ -58,7 +58,7 @@ class AgentReward(Scoring):
 
     kind: str = plain_key(
         "motif",
-        "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'bag_of_words': how much a message is like the goal. Or "
+        "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'any_text': 1 for all texts. 'bag_of_words': how much a message is like the goal. Or "
         "module:Class of your own (motif_jax/rl/intrinsic.py). docs/rewards.md",
     )
     dir: str | None = plain_key(

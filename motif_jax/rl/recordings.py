@@ -18,7 +18,7 @@ from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
-_MAX_WAITING = 256  # games that wait to be replayed (10 kB each); later ones are not recorded
+_MAX_WAITING = 256  # games that wait to be replayed (2 bytes a step, or 4 for each real number); later ones are not recorded
 _CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
 
 

@@ -153,3 +153,23 @@ def test_a_process_imports_only_its_engine(repository, printed):
     line = [sys.executable, "-c", PROGRAMS[printed]]
     child = subprocess.run(line, capture_output=True, text=True, cwd=repository, check=True)
     assert child.stdout.strip() == printed
+
+
+@pytest.mark.parametrize("action", [1, np.int64(1), np.array(1), 1.0])
+def test_a_numbered_action_may_come_in_any_form(action):
+    env = RegisteredEnv("Recall-v0")
+    env.reset(seed=0)
+    observation, *_ = env.step(action)
+    again = RegisteredEnv("Recall-v0")
+    again.reset(seed=0)
+    expected, *_ = again.step(1)
+    for name, field in expected.items():
+        np.testing.assert_array_equal(observation[name], field)
+
+
+def test_real_numbers_are_a_box():
+    env = RegisteredEnv("gym:Pendulum-v1")
+    assert env.action_space == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    env.reset(seed=0)
+    _, reward, *_ = env.step(env.action_space.sample())
+    assert reward < 0

@@ -33,6 +33,37 @@ def test_a_spec_that_contradicts_itself_is_refused(options: dict[str, Any], mess
         made(**options)
 
 
+@pytest.mark.parametrize(
+    ("num_actions", "options", "message"),
+    [
+        (0, {}, "one of num_actions and action_size must be above 0"),
+        (3, {"action_size": 2}, "one of num_actions and action_size must be above 0"),
+        (3, {"action_size": -1}, "one of num_actions and action_size must be above 0"),
+        (
+            0,
+            {"action_size": 2, "mask_field": "mask"},
+            "real numbers have no mask, no expert, no names and no keys",
+        ),
+        (0, {"action_size": 2, "action_names": ("left", "right")}, "real numbers have no mask"),
+    ],
+)
+def test_actions_are_numbered_or_real(num_actions: int, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(num_actions, **options)
+
+
+def test_an_action_of_real_numbers_has_a_size_bounds_and_a_label() -> None:
+    spec = made(0, action_size=6)
+
+    spec.check_action([0.0, 1, -1.0, 0.5, 0.5, 0.5])
+
+    for action in ([0.0] * 5, [0.0] * 5 + [1.01], [0.0] * 5 + [float("nan")], ["1"] * 6, 3, None):
+        assert "is not 6 numbers from -1 to 1" in error_line(spec.check_action, action)
+    assert spec.action_label([-0.001, 0.5, 1.0, -1.0, 0.3, 0.3]) == "0.00, 0.50, 1.00, -1.00, …"
+    assert not spec.fits(made(0, action_size=5))
+    assert not spec.fits(made())
+
+
 def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
     here = made()
     trained = EnvironmentSpec({"text": TEXT}, 2)

@@ -14,7 +14,8 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import Interruption
 from motif_jax.envs import registry
-from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
+from motif_jax.nets import squashed_gaussian
 from motif_jax.play.episode_worker import EpisodeServer, Uniforms
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import RandomPolicy, choose_actions, log_softmax
@@ -254,24 +255,39 @@ def test_uniforms_depend_on_seed_and_step_alone():
 PROBABILITIES = np.array([0.1, 0.0, 0.6, 0.3])
 LOGITS = np.log(PROBABILITIES[None] + 1e-300).repeat(4000, 0)
 UNIFORMS = (np.arange(4000) + 0.5) / 4000
+NUMBERED = EnvironmentSpec({}, 4)
+REAL = EnvironmentSpec({}, 0, action_size=2)
 
 
 def test_actions_follow_the_distribution():
-    actions, log_probs = choose_actions(LOGITS, UNIFORMS)
+    actions, log_probs = choose_actions(LOGITS, UNIFORMS, False, NUMBERED)
 
     shares = np.bincount(actions, minlength=4) / 4000
     np.testing.assert_allclose(shares, PROBABILITIES, atol=1e-3)
     np.testing.assert_allclose(np.exp(log_probs), PROBABILITIES[actions], rtol=1e-5)
 
 
+def test_real_numbers_are_drawn_by_the_uniform_number_alone():
+    outputs = np.tile([0.3, -0.2, 0.0, 1.0], (4000, 1))
+
+    actions, log_probs = choose_actions(outputs, UNIFORMS, False, REAL)
+    again, _ = choose_actions(outputs[:3], UNIFORMS[:3], False, REAL)
+    medians, _ = choose_actions(outputs[:3], UNIFORMS[:3], True, REAL)
+
+    np.testing.assert_array_equal(again, actions[:3])
+    np.testing.assert_allclose(medians, np.tanh(outputs[:3, :2]), rtol=1e-6)
+    np.testing.assert_allclose(np.median(actions, axis=0), np.tanh([0.3, -0.2]), atol=0.06)
+    assert -log_probs.mean() == pytest.approx(float(squashed_gaussian.entropy(np, outputs[0])), abs=0.03)
+
+
 def test_greedy_actions_are_the_most_likely():
-    actions, _ = choose_actions(LOGITS, UNIFORMS, greedy=True)
+    actions, _ = choose_actions(LOGITS, UNIFORMS, True, NUMBERED)
 
     assert set(actions) == {2}
 
 
 def test_a_number_just_below_one_draws_a_possible_action():
-    actions, _ = choose_actions(LOGITS, np.full(4000, 1 - 1e-16))
+    actions, _ = choose_actions(LOGITS, np.full(4000, 1 - 1e-16), False, NUMBERED)
 
     assert actions.max() == 3
 

@@ -158,3 +158,24 @@ def test_tallies_of_messages(tmp_path):
             messages.unpack(damaged)
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 40])
+def test_real_actions_are_packed_and_kept_in_parquet(tmp_path, steps):
+    actions = np.random.default_rng(0).uniform(-1, 1, (steps, 3)).astype(np.float32)
+    text = evaluation_files.encode_actions(actions)
+
+    unpacked = evaluation_files.decode_actions(text)
+
+    assert unpacked.dtype == np.float32
+    np.testing.assert_array_equal(unpacked, actions)
+    evaluation_files.write_parquet(tmp_path / "rows.parquet", [{"index": 0, "actions": text}])
+    (row,) = pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    np.testing.assert_array_equal(np.float32(row["actions"]).reshape(-1, 3), actions)
+
+
+def test_a_damaged_row_of_real_actions_is_named(tmp_path):
+    path = tmp_path / "episodes.jsonl"
+    path.write_text(json.dumps({"index": 0, "actions": "<f4x3:abc"}) + "\n")
+    with pytest.raises(UserError, match="damaged in line 1"):
+        evaluation_files.read_rows(path)

@@ -77,7 +77,7 @@ class Films:
         assert is_done()
 
     def is_idle(self) -> bool:
-        return self.hook._making is None
+        return self.hook._film_process is None
 
     def written(self, run: Path) -> list[int]:
         """Steps at which films were written."""
@@ -143,7 +143,7 @@ def test_a_renderer_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.M
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
-    assert maker.answer(None) == f"{path.name}: ValueError: no font"
+    assert maker.answer("") == f"{path.name}: ValueError: no font"
 
 
 @pytest.mark.slow
@@ -152,8 +152,8 @@ def test_a_process_that_dies_is_one_line_and_the_next_game_has_its_film(
 ) -> None:
     record(tmp_path, 20)
     films.update(20)
-    assert films.hook._making is not None
-    pid = films.hook._making.process.pid
+    assert films.hook._film_process is not None
+    pid = films.hook._film_process.process.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     films.update_until(films.is_idle)

@@ -14,7 +14,16 @@ from motif_jax import agents
 from motif_jax.core.errors import UserError
 from motif_jax.envs.replay import Recording
 from motif_jax.motif import collect
-from motif_jax.play import evaluate, evaluation_files, fixed_shares, replay, visualize
+from motif_jax.play import (
+    agent_policy,
+    evaluate,
+    evaluation_files,
+    fixed_shares,
+    newest_game,
+    replay,
+    visualize,
+)
+from motif_jax.play.films import movie
 from motif_jax.rl import recordings
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.play.agent_runs import continuous_config
@@ -139,6 +148,22 @@ def test_agents_and_random_players_are_collected(run: Path, tmp_path: Path) -> N
         folder = tmp_path / players["policy"]
         run_stage(collect, "collect", folder, **players, num_pairs=20, **CAPTIONS)
         assert (folder / "data" / "message.npy").is_file()
+
+
+@pytest.mark.slow
+def test_the_newest_game_is_a_film_for_tensorboard(run: Path) -> None:
+    game = newest_game.find(run)
+    assert game is not None
+    gif = movie.bounded_gif(newest_game.film(game, None), 20, 100_000)
+    assert gif.startswith(b"GIF8")
+
+
+@pytest.mark.slow
+def test_an_environment_with_other_numbers_is_refused(run: Path) -> None:
+    with pytest.raises(
+        UserError, match="with actions of 2 numbers, gym:Pendulum-v1 has actions of 1 numbers: choose"
+    ):
+        agent_policy.load(run, environment="gym:Pendulum-v1")
 
 
 @pytest.mark.slow

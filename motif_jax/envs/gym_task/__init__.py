@@ -1,1 +1,1 @@
-"""Any gymnasium environment with discrete actions as a task: `gym:ID`."""
+"""Any gymnasium environment as a task: `gym:ID`."""

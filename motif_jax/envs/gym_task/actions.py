@@ -34,10 +34,10 @@ class ContinuousActions:
     """What a gymnasium environment is given for numbers from -1 to 1: each is spread from its lower bound to its upper one.
 
     Attributes:
-      count: 0, the actions have no numbers of their own.
-      size: how many numbers an action has.
+      count: 0; `size`: `EnvironmentSpec.num_actions` and `action_size`.
+      names: ().
 
-    Raises UnsupportedActionsError: a number has no bounds.
+    Raises UnsupportedActionsError: a number has no bounds, or there is none.
     """
 
     count = 0
@@ -51,11 +51,15 @@ class ContinuousActions:
         self._low = np.concatenate([box.low.ravel().astype(np.float64) for box in boxes])
         self._high = np.concatenate([box.high.ravel().astype(np.float64) for box in boxes])
         self.size = len(self._low)
+        if self.size == 0:
+            raise UnsupportedActionsError(f"{space} has no numbers")
 
     def value(self, action: Sequence[float]) -> Any:
         """What the environment is given for `action`."""
         share = (np.asarray(action, np.float64) + 1) / 2
-        return _joined(self._space, iter((self._low + share * (self._high - self._low)).tolist()))
+        # Two products, since the distance of the bounds may overflow; their sum may be rounded beyond a bound.
+        numbers = np.clip((1 - share) * self._low + share * self._high, self._low, self._high)
+        return _joined(self._space, iter(numbers.tolist()))
 
 
 def make_actions(space: gymnasium.Space, bins: int = 0) -> ContinuousActions | ActionTable:
@@ -80,7 +84,7 @@ class ActionTable:
       bins: how many values are played of each continuous number, evenly from its lower bound to its upper one; 0: the space has none.
 
     Attributes:
-      size: 0, an action is no row of numbers.
+      count, size: `EnvironmentSpec.num_actions` and `action_size`, which is 0.
       names: the numbers of each action, joined by commas; () for a `Discrete` space, whose numbers say nothing.
 
     Raises UnsupportedActionsError: the space is of another kind, has no bounds, or gives more than `MAX_ACTIONS` actions; UserError:

@@ -238,15 +238,15 @@ class SlotGroup:
 
     def _warm_up(self, limit: int) -> None:
         """Plays a random number of random actions in each environment, at most `limit`."""
-        environment = self._environments.spec
+        environment_spec = self._environments.spec
         actions: list[list[Action]] = []
         for env in self._envs:
             rng = seeds.rng(self._seed, "warmup", env)
             count = int(rng.integers(0, limit + 1))
-            if environment.action_size:
-                actions.append(rng.uniform(-1, 1, (count, environment.action_size)).tolist())
+            if environment_spec.action_size:
+                actions.append(rng.uniform(-1, 1, (count, environment_spec.action_size)).tolist())
             else:
-                actions.append(rng.integers(0, environment.num_actions, count).tolist())
+                actions.append(rng.integers(0, environment_spec.num_actions, count).tolist())
 
         for step in range(max(map(len, actions))):
             self._check_reader()
@@ -267,13 +267,13 @@ class SlotGroup:
 
     def _allowed(self, drawn: list[Action]) -> list[Action]:
         """The drawn actions [envs], in which actions that a state does not allow are replaced."""
-        environment = self._environments.spec
-        if environment.mask_field is None:
+        environment_spec = self._environments.spec
+        if environment_spec.mask_field is None:
             return drawn
-        observation = spec.empty_observation(environment, (len(drawn),))
+        observation = spec.empty_observation(environment_spec, (len(drawn),))
         self._environments.observe(observation)
         allowed: list[Action] = []
-        for action, mask in zip(drawn, observation[environment.mask_field], strict=True):
+        for action, mask in zip(drawn, observation[environment_spec.mask_field], strict=True):
             legal = np.flatnonzero(mask)
             # Only numbered actions have masks.
             number = cast(int, action)

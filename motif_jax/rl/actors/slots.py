@@ -32,10 +32,10 @@ ACTOR_FIELDS = {
     "terminated": "uint8",
     "truncated": "uint8",
 }
-# Written by inference at rows 0 .. T - 1. The environment says what an action is, see `EnvironmentSpec.action`.
+# Written by inference at rows 0 .. T - 1.
 ACTION = "action"
 INFERENCE_FIELDS = {
-    ACTION: "int32",
+    ACTION: "int32",  # replaced by `EnvironmentSpec.action`
     "behaviour_log_prob": "float32",
     "behaviour_value": "float32",
     "parameter_version": "int32",

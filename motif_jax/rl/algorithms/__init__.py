@@ -1,1 +1,1 @@
-"""Pure JAX functions: V-trace, APPO, preference loss, statistics."""
+"""Pure JAX functions: V-trace, APPO and PPO, and the distributions that policies draw actions from."""

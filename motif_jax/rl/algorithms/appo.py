@@ -49,7 +49,7 @@ class AppoTrainState(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A]."""
+    """The current network's output on a rollout, and its targets; arrays [T, B], or of the policy's outputs [T, B, A] or [T, B, 2 n]."""
 
     policy_outputs: Array  # see `distributions`, with gradient
     entropy: Array  # the policy's in nats, with gradient

@@ -141,6 +141,22 @@ def test_bins_and_numbered_actions_make_a_table(space: spaces.Space) -> None:
     assert isinstance(make_actions(space, bins), ActionTable)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-0.1, 0.3), (-1.7e308, 1.7e308), (2.0, 2.0)])
+def test_the_bounds_are_reached_and_never_passed(low: float, high: float) -> None:
+    space = spaces.Box(low, high, (1,), np.float64)
+    actions = make_actions(space)
+
+    assert actions.value([-1.0])[0] == low
+    assert actions.value([1.0])[0] == high
+    for number in np.linspace(-1, 1, 101):
+        assert space.contains(actions.value([float(number)]))
+
+
+def test_a_space_of_no_numbers_is_refused() -> None:
+    with pytest.raises(UnsupportedActionsError, match="has no numbers"):
+        make_actions(spaces.Box(-1, 1, (0,), np.float32))
+
+
 def test_a_number_without_bounds_is_refused() -> None:
     with pytest.raises(UnsupportedActionsError, match="has no bounds; a wrapper that bounds it"):
         make_actions(spaces.Box(-np.inf, np.inf, (1,), np.float32))
