@@ -9,6 +9,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.nets.convolution import convolution
+
 Array = jax.Array
 Initializer = Callable[..., Array]
 
@@ -138,6 +140,8 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
     chex.assert_rank(x, {3, 4})
     kernel, bias = weights
     spatial_axes = x.ndim - 2
+    if spatial_axes == 2 and jax.default_backend() == "cpu":
+        return add_bias(convolution(x, kernel.astype(x.dtype), stride, padding), bias)
     y = jax.lax.conv_general_dilated(
         x,
         kernel.astype(x.dtype),
