@@ -22,6 +22,7 @@ Variants:
   minigrid    DoorKey-8x8 with captions of events, a reward learned from them and the task's: learned within 250,000 steps.
   crafter     Crafter by its symbols, with a reward learned from captions and the task's: 250,000 steps.
   gym         an environment of gymnasium that nobody has tuned, with its own rewards of any size: docs/environments.md.
+  gym_pixels  the same for an environment that shows pictures: docs/environments.md#pixels.
   symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
               Everything but the network is as in configs/train_language_agent.py. 400,000 steps.
   symbolic_faithful  the same with the quirks of the released code.
@@ -95,6 +96,36 @@ _LAPTOP = {
     "stats_episodes": 100,
     "log_every_seconds": 5.0,
 }
+# An update waits for the batch of its own policy: four passes over batches three updates old take CartPole up and down.
+_GYM = {
+    "environment.name": "gym:CartPole-v1",
+    "network": {"hidden_size": 128, "flat_sizes": (128,), "observation_normalisation": "running"},
+    "train_for_env_steps": 500_000,
+    "batch_size": 1024,
+    "rollout": 32,
+    "on_policy": True,
+    "algorithm": {
+        "value_normalisation": "running",
+        "value_statistics_rate": 1e-2,
+        "epochs": 4,
+        "minibatches": 4,
+    },
+    "algorithm.advantage": "gae",
+    "algorithm.exploration_coefficient": 0.01,
+    "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
+    # Of any size: targets are divided by the spread of returns.
+    "reward": {
+        "intrinsic_coefficient": 0.0,
+        "extrinsic_coefficient": 1.0,
+        "extrinsic_scale": 1.0,
+        "extrinsic_clip": 1e6,
+    },
+    # One, whatever the cores: a batch is a rollout of each environment (`on_policy`).
+    "actors": {"workers": 1, "envs_per_worker": 32},
+    "save_every_steps": 100_000,
+    "stats_episodes": 100,
+    "log_every_seconds": 2.0,
+}
 VARIANTS = {
     "faithful": {
         **compat.switched_on(*KEYS["compat"]),
@@ -143,36 +174,19 @@ VARIANTS = {
         "stats_episodes": 500,
         "log_every_seconds": 2.0,
     },
-    # An update waits for the batch of its own policy: four passes over batches three updates old take CartPole up and down.
-    "gym": {
-        "environment.name": "gym:CartPole-v1",
-        "network": {"hidden_size": 128, "flat_sizes": (128,), "observation_normalisation": "running"},
-        "train_for_env_steps": 500_000,
-        "batch_size": 1024,
-        "rollout": 32,
-        "on_policy": True,
-        "algorithm": {
-            "value_normalisation": "running",
-            "value_statistics_rate": 1e-2,
-            "epochs": 4,
-            "minibatches": 4,
+    "gym": _GYM,
+    "gym_pixels": (
+        _GYM,
+        {
+            # Every installation has it. Its view is a picture of 7 x 7 codes; minigrid's wrappers draw one.
+            "environment": {"name": "gym:MiniGrid-Empty-Random-5x5-v0", "modules": "minigrid"},
+            # Normalised pixel by pixel, pictures lose how bright a thing is beside what lies behind it.
+            "network": {"picture_normalisation": "picture", "nonlinearity": "relu", "image_features": 128},
+            # With four, half as many optimiser steps, learning sets in later.
+            "algorithm.minibatches": 8,
+            "train_for_env_steps": 200_000,
         },
-        "algorithm.advantage": "gae",
-        "algorithm.exploration_coefficient": 0.01,
-        "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
-        # Of any size: targets are divided by the spread of returns.
-        "reward": {
-            "intrinsic_coefficient": 0.0,
-            "extrinsic_coefficient": 1.0,
-            "extrinsic_scale": 1.0,
-            "extrinsic_clip": 1e6,
-        },
-        # One, whatever the cores: a batch is a rollout of each environment (`on_policy`).
-        "actors": {"workers": 1, "envs_per_worker": 32},
-        "save_every_steps": 100_000,
-        "stats_episodes": 100,
-        "log_every_seconds": 2.0,
-    },
+    ),
     "minigrid": {
         "environment": {"name": "MiniGrid-DoorKey-8x8-v0", "max_episode_steps": 250},
         "network": {"hidden_size": 128, "flat_sizes": (128,)},

@@ -198,6 +198,64 @@ def test_the_task_is_played_as_it_says(monkeypatch):
     assert not np.array_equal(games[0], games[2])
 
 
+def share_of_caught_balls(policy, games):
+    """The share of games that a policy, a function of the game, ends with the ball caught."""
+    from catch_pixels import CatchPixels
+
+    game = CatchPixels()
+    caught = 0
+    for seed in range(games):
+        game.reset(seed=seed)
+        has_landed = False
+        while not has_landed:
+            _, reward, has_landed, _, info = game.step(policy(game))
+        assert reward == (1 if info["is_success"] else -1)
+        caught += info["is_success"]
+    return caught / games
+
+
+def test_random_play_catches_less_than_a_quarter_of_the_balls(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    draws = np.random.default_rng(0)
+
+    share = share_of_caught_balls(lambda game: int(draws.integers(3)), games=400)
+
+    assert share == pytest.approx(0.22, abs=0.04)
+
+
+def test_who_sees_the_ball_catches_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from catch_pixels import BALL, PADDLE, SPEED, STAY
+
+    def follow(game):
+        distance = game.column + BALL // 2 - game.paddle - PADDLE // 2
+        return STAY if abs(distance) < SPEED else STAY + int(np.sign(distance))
+
+    assert share_of_caught_balls(follow, games=100) == 1
+
+
+def test_pictures_of_a_catch_follow_from_its_seed(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from catch_pixels import CatchPixels
+
+    def film(seed):
+        game = CatchPixels("rgb_array")
+        pictures = [game.reset(seed=seed)[0]]
+        for action in (0, 2, 2, 1, 0):
+            pictures.append(game.step(action)[0])
+            # Whoever looks on changes nothing.
+            assert game.render().shape == (256, 256, 3)
+        return np.stack(pictures)
+
+    pictures = film(seed=3)
+
+    assert pictures.shape == (6, 64, 64, 3)
+    assert pictures.dtype == np.uint8
+    assert (pictures[1:] != pictures[:-1]).any(axis=(1, 2, 3)).all()
+    assert np.array_equal(pictures, film(seed=3))
+    assert not np.array_equal(pictures, film(seed=4))
+
+
 @pytest.mark.slow
 def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     folder = EXAMPLES / "doorkey"

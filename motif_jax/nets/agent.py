@@ -278,6 +278,7 @@ def _make_trunk(
             sizes=tuple(config.flat_sizes),
             nonlinearity=config.nonlinearity,
             scaled_fields=_numbers(fields, spec) if config.observation_normalisation == RUNNING else (),
+            picture_normalisation=config.picture_normalisation,
             dtype=dtype,
         )
         return Trunk(flat, core)

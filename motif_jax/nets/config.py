@@ -39,6 +39,11 @@ class GameNetwork:
         "'running': the flat encoder takes numbers less their mean over all steps so far and divides them by their standard deviation; "
         "pictures, captions and the one-hot values of Discrete spaces stay",
     )
+    picture_normalisation: str = one_of(
+        ("pixel", "picture"),
+        "what the flat encoder normalises behind the first convolution of a picture: each pixel's channels by themselves, or those of "
+        "the 'picture' together, which keeps how bright its parts are beside each other",
+    )
     obs_scale: float = positive(255.0, "pixels are divided by it")
     nonlinearity: str = one_of(("elu", "relu", "tanh"), "nonlinearity of the encoders")
     core: str = one_of(("gru", "lstm", "none"), "kind of the recurrent memory")

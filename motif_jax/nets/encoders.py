@@ -16,6 +16,9 @@ from motif_jax.nets.status import scale_status
 Array = jax.Array
 # Bytes are divided by it.
 BYTE_SCALE = 255.0
+# Values of config.network.picture_normalisation -> axes over which a `PictureEncoder` takes mean and variance. A pixel's own
+# take away how bright it is beside the others.
+NORMALISED_AXES = {"pixel": (-1,), "picture": (-3, -2, -1)}
 # A `PictureEncoder` halves sides to at most this one.
 _SMALL_SIDE = 16
 
@@ -52,11 +55,15 @@ class PictureEncoder(nn.Module):
     """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at most 16, then two more.
 
     The output of the first is normalised, so that it suits both a grid world's codes (0 to 10) and pixels (0 to 255).
+
+    Attributes:
+      normalisation: a key of `NORMALISED_AXES`.
     """
 
     features: int
     nonlinearity: str
     dtype: jnp.dtype = jnp.float32
+    normalisation: str = "pixel"
 
     @nn.compact
     def __call__(self, pictures: Array) -> Array:
@@ -73,7 +80,8 @@ class PictureEncoder(nn.Module):
             weights = KernelAndBias((3, 3, x.shape[-1], channels), name=f"conv{number}")()
             x = convolve(x, weights, stride, padding=1)
             if number == 1:
-                x = nn.LayerNorm(dtype=self.dtype, name="norm")(x)
+                axes = NORMALISED_AXES[self.normalisation]
+                x = nn.LayerNorm(dtype=self.dtype, reduction_axes=axes, name="norm")(x)
             x = act(x)
         return act(Dense(self.features, self.dtype, name="fc")(x.reshape(x.shape[0], -1)))
 
@@ -91,6 +99,7 @@ class FlatEncoder(nn.Module):
     sizes: tuple[int, ...]
     nonlinearity: str
     scaled_fields: tuple[str, ...] = ()
+    picture_normalisation: str = "pixel"
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
@@ -100,7 +109,10 @@ class FlatEncoder(nn.Module):
             x = observation[name]
             if name in self.image_fields:
                 scope = f"picture{self.image_fields.index(name)}"
-                x = PictureEncoder(self.image_features, self.nonlinearity, self.dtype, name=scope)(x)
+                encoder = PictureEncoder(
+                    self.image_features, self.nonlinearity, self.dtype, self.picture_normalisation, name=scope
+                )
+                x = encoder(x)
             x = x.reshape(x.shape[0], -1).astype(jnp.float32)
             if name in self.text_fields:
                 x = x / BYTE_SCALE

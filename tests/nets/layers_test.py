@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.nets import glyphs
 from motif_jax.nets.cores import Core, state_size
-from motif_jax.nets.encoders import FlatEncoder
+from motif_jax.nets.encoders import FlatEncoder, PictureEncoder
 from motif_jax.nets.layers import add_bias, convolve, convolve_blocks, elu, flatten_channels_first, unit_rows
 from motif_jax.nets.status import scale_status
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder, hash_beginnings
@@ -196,6 +196,22 @@ def test_a_flat_encoder_joins_fields_in_order_and_convolves_pictures() -> None:
     view = np.tanh(plain_layers.linear(x.reshape(2, -1), picture["fc"]))
     joined = np.concatenate([rows["clock"][:, None], view, rows["words"] / 255.0], axis=-1)
     expected = np.tanh(plain_layers.linear(joined, params["flat_fc1"]))
+    np.testing.assert_allclose(features, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_picture_is_normalised_as_a_whole() -> None:
+    pictures = np.random.default_rng(3).integers(0, 256, (2, 12, 10, 3))
+    encoder = PictureEncoder(4, "relu", normalisation="picture")
+
+    params, features = run_with_random_params(encoder, jnp.asarray(pictures))
+
+    x = plain_layers.convolution(pictures / 255.0, params["conv1"])
+    flat = x.reshape(2, -1)
+    mean = flat.mean(-1)[:, None, None, None]
+    deviation = np.sqrt(flat.var(-1) + 1e-6)[:, None, None, None]
+    x = np.maximum((x - mean) / deviation * params["norm"]["scale"] + params["norm"]["bias"], 0)
+    x = np.maximum(plain_layers.convolution(x, params["conv2"]), 0)
+    expected = np.maximum(plain_layers.linear(x.reshape(2, -1), params["fc"]), 0)
     np.testing.assert_allclose(features, expected, rtol=1e-3, atol=1e-4)
 
 
