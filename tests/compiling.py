@@ -1,4 +1,4 @@
-"""Tiny models take longer to compile than to run: the compiler's best is left out."""
+"""How the tests compile: tiny models take longer to compile than to run, so that the compiler's best is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 # Of two emitters of the CPU's code the older takes half of the newer's time where neither optimises.
 _EMITTERS = "xla_cpu_use_fusion_emitters"
@@ -35,15 +34,17 @@ def compiler_knows(option: str) -> bool:
     return False
 
 
-def _quick_environment() -> dict[str, str]:
-    flags = os.environ.get("XLA_FLAGS", "")
+def compile_quickly() -> None:
+    """Sets the environment of this process, which its children inherit, before jax is imported.
+
+    Nothing is changed where JAX_DISABLE_MOST_OPTIMIZATIONS is set: with 0 the tests compile as a training does.
+    """
+    if "JAX_DISABLE_MOST_OPTIMIZATIONS" in os.environ:
+        return
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     if compiler_knows(_EMITTERS):
-        flags = f"{flags} --{_EMITTERS}=false".strip()
-    return {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": flags}
-
-
-# The environment of a program that compiles as `quickly` does.
-QUICKLY = _quick_environment()
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --{_EMITTERS}=false".strip()
 
 
 class _CompilationLog(logging.Handler):
@@ -72,37 +73,3 @@ def compilations() -> Iterator[list[str]]:
             yield log.names
     finally:
         logger.removeHandler(log)
-
-
-@contextlib.contextmanager
-def quickly() -> Iterator[None]:
-    """Compiles quickly what is compiled in the block, and leaves jax's settings as they were."""
-    import jax
-    from jax._src import compiler
-
-    names = (
-        "jax_disable_most_optimizations",
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-    )
-    before = {name: jax.config.values[name] for name in names}
-    options_of_jax = compiler.get_compile_options
-
-    # XLA's flags are read once by a process; only here can they be set for a part of it.
-    def options(*args: Any, **kwargs: Any) -> Any:
-        chosen = options_of_jax(*args, **kwargs)
-        backend = kwargs.get("backend")
-        platform = jax.default_backend() if backend is None else backend.platform
-        # Another device's compiler refuses options of the CPU's.
-        if platform == "cpu" and compiler_knows(_EMITTERS):
-            chosen.env_option_overrides = [*chosen.env_option_overrides, (_EMITTERS, False)]
-        return chosen
-
-    jax.config.update(names[0], True)
-    compiler.get_compile_options = options
-    try:
-        yield
-    finally:
-        compiler.get_compile_options = options_of_jax
-        for name, value in before.items():
-            jax.config.update(name, value)

@@ -17,12 +17,14 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.compiling import compiler_knows
+from tests.compiling import compile_quickly, compiler_knows
 
 # Before jax is imported anywhere: tests of data parallelism need several devices on any machine.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
-if os.environ["JAX_PLATFORMS"] != "cpu":
+if os.environ["JAX_PLATFORMS"] == "cpu":
+    compile_quickly()
+else:
     # Of an accelerator: all processes of the tests share its memory, and by default it rounds factors of products.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
@@ -158,22 +160,6 @@ def clear_compiled_programs() -> Iterator[None]:
 
         # Of processes that a test killed. What another process of the tests writes at this moment is compiled once more.
         compiled_programs.remove_torn(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]))
-
-
-@pytest.fixture(scope="module")
-def compiled_quickly() -> Iterator[None]:
-    """For tiny models, which take longer to compile than to run: the compiler's best is left out, and nothing it is told stays.
-
-    Programs of the two ways differ in their last bits, so that neither finds the other's.
-    """
-    import jax
-
-    from tests.compiling import quickly
-
-    jax.clear_caches()
-    with quickly():
-        yield
-    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

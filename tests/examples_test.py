@@ -40,7 +40,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(dataset: Path, compiled_quickly: None) -> Path:
+def runs(dataset: Path) -> Path:
     """Small runs as a quickstart leaves them."""
     folder = dataset.parent
     pairs = {"dataset_dir": str(dataset)}

@@ -22,7 +22,6 @@ import psutil
 import pytest
 
 from tests import reward_fixtures
-from tests.compiling import QUICKLY
 from tests.reward_fixtures import REPOSITORY
 
 # Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used. Of the processes
@@ -146,8 +145,8 @@ def launch_hosts(
 
 
 def killed(code: str, *arguments: str, returns: int = -signal.SIGKILL) -> None:
-    """Runs Python code that kills its own process, as many devices as here and as quickly compiled: their programs are equal."""
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **QUICKLY}
+    """Runs Python code that kills its own process, with this process's devices and compiler's options: their programs are equal."""
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=variables, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
     )  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from motif_jax.core import run_folder
 from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.rl.actors.rerecording import record_actions
-from tests import compiling, recorded_outputs, stage_inputs, text_agents, texts
+from tests import recorded_outputs, stage_inputs, text_agents, texts
 from tests.lm import talkers
 from tests.processes import REPOSITORY
 from tests.refusals import config_of, refusal, said_of
@@ -47,11 +47,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "doorkey.safetensors").symlink_to(REPOSITORY / "docs/examples/doorkey/reward.safetensors")
     (folder / "wrong" / "other.json").write_text("{}")
     texts.write(folder / "texts")
-    with compiling.quickly():
-        text_agents.write(folder / "ilql")
-        talkers.write(folder / "model", "gpt2")
-        talkers.write(folder / "talker")
-        text_agents.write(folder / "dt", Design(q="none", prefix=True), "dt")
+    text_agents.write(folder / "ilql")
+    talkers.write(folder / "model", "gpt2")
+    talkers.write(folder / "talker")
+    text_agents.write(folder / "dt", Design(q="none", prefix=True), "dt")
     run_folder.describe(folder / "agent", {"stage": "train_agent"})
     (folder / "begun" / "checkpoints").mkdir(parents=True)
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}

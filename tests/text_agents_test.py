@@ -13,8 +13,6 @@ from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests import text_agents as tiny
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 COLOURS = "<y><b><g><y><b>"
 MESSAGES = [{"role": "assistant", "content": "crane"}, {"role": "user", "content": COLOURS}]
 

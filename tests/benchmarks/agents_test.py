@@ -30,7 +30,6 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", ["inference", extra("learner"), extra("train")])
 def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 256)

@@ -14,7 +14,6 @@ from tests.reward_fixtures import load_config
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 def test_the_line_has_the_host_work_of_both_sizes() -> None:
     line = inference_host.run(load_config("benchmark", "inference_host", {"repeats": 2, "options.calls": 3}))
     assert line["rows"] == 560
@@ -55,7 +54,6 @@ def test_a_group_reaches_every_row_of_its_slot_in_order(groups: WaitingGroups) -
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_call_beside_a_batcher_is_divided_into_its_parts() -> None:
     overrides = {"repeats": 1, "options.calls": 30, "options.beside": "batcher"}
     line = inference_host.run(load_config("benchmark", "inference_host", overrides))

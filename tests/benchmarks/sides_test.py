@@ -61,7 +61,6 @@ class Uncompiled(DataParallel):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in REAL])
 def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)

@@ -48,7 +48,6 @@ def test_a_film_is_kept_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.extra
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_training_writes_its_metrics(tmp_path: Path) -> None:
     config = config_of("bc", data=str(toy_data(tmp_path)))
     with config.unlocked():

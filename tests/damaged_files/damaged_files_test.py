@@ -19,7 +19,7 @@ FOREIGN = {"noise", "no text", "deep"}
 CHECKED_LINES = {"answers", "labels"}
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", READERS)

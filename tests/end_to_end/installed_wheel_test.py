@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiling import QUICKLY
 from tests.processes import REPOSITORY
 
 LABELS = "lexicon_msg_defaultgoal"
@@ -21,7 +20,7 @@ LABELS = "lexicon_msg_defaultgoal"
 def run(command: list[str | Path], folder: Path) -> str:
     """Runs a program that has nothing of these tests' environment; returns what it printed."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
+    environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

@@ -13,7 +13,6 @@ from tests.reward_fixtures import run_stage
 
 @pytest.mark.extra
 @pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_run_from_games_to_its_report(tmp_path):
     data = str(run_stage("collect", tmp_path / "dataset"))
     run_stage("annotate", tmp_path / "annotate", dataset_dir=data, store_dir=str(tmp_path / "answers"))

@@ -6,15 +6,11 @@ import json
 import signal
 from pathlib import Path
 
-import pytest
-
 from motif_jax.glam import probe_language_agent
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
 from tests.processes import Program, checkpoint_steps, ended, launch, wait_until
 from tests.reward_fixtures import load_config, run_stage
-
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.compiling import QUICKLY
+from tests.compiling import compile_quickly
 
 REPOSITORY = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("mutants.jsonl")
@@ -316,8 +316,9 @@ def run(out: Path, *, all_tests: bool) -> None:
     os.environ.update(
         PYTHONPATH=str(root), PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", JAX_NUM_CPU_DEVICES="4",
         JAX_COMPILATION_CACHE_DIR=str(Path(tempfile.gettempdir()) / "mutants-programs"),
-        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1", **QUICKLY,
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )  # fmt: skip
+    compile_quickly()
     sys.dont_write_bytecode = True
     for name in ("jax", "jax.numpy", "flax.linen", "optax", "chex", "pytest", "hypothesis", "ml_collections"):
         importlib.import_module(name)  # once for all faults: processes are forked from this one

@@ -31,8 +31,6 @@ from tests import chat_families
 from tests.lm import talkers
 from tests.reward_fixtures import load_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 LEVEL = "BabyAI-GoToLocal-v0"
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 PROMPT_TOKENS = 900

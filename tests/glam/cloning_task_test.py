@@ -20,7 +20,7 @@ from motif_jax.schema import read_section
 from tests.lm import talkers
 from tests.reward_fixtures import load_config
 
-pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

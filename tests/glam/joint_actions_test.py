@@ -36,7 +36,6 @@ from tests.reward_fixtures import load_config
 
 LEVEL = "BabyAI-GoToLocal-v0"
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def whole_prompts() -> list[str]:

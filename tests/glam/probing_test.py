@@ -25,7 +25,7 @@ from tests.reward_fixtures import load_config
 
 
 @pytest.fixture(scope="module")
-def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
     model = talkers.write(tmp_path_factory.mktemp("models") / "t5")
     values = {"network.model": str(model), "network.prompt_tokens": 160}
     values["environment.babyai_text.observations"] = 2

@@ -26,8 +26,6 @@ from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config, run_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 SMALL = {"episodes": 6, "lanes": 4, "show": 2, "resamples": 50}
 
 

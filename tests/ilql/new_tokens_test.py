@@ -19,7 +19,7 @@ from tests.ilql import chat_dialogues
 from tests.ilql.train_text_test import same_bits
 from tests.reward_fixtures import load_config, run_config, run_stage
 
-pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CHANGES = {
     "max_steps": 4,

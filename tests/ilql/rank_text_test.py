@@ -15,8 +15,6 @@ from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.reward_fixtures import load_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 def test_dialogues_longer_than_the_agent_reads_are_refused(tmp_path: Path) -> None:
     agent = text_agents.write(tmp_path / "ilql")

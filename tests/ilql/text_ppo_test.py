@@ -14,8 +14,6 @@ from motif_jax.ilql.methods import text_ppo
 from tests import resumed, text_agents
 from tests.ilql.train_text_test import TOY, same_bits, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 VALUES = {
     "batch_size": 8, "chunk_steps": 1, "dropout": 0.0, "games.episodes": 4, "ppo.minibatches": 2, "ppo.epochs": 2, "ppo.kl.coefficient": 0.1,
     "ppo.kl.target": 0.01, "ppo.kl.horizon": 100, "network.max_length": 1024,

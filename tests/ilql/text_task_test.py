@@ -21,8 +21,6 @@ from motif_jax.schema import read_section
 from tests.ilql.methods.text_objective_test import batch_of, objective_of, parameters
 from tests.reward_fixtures import load_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 class HeldOut(NamedTuple):
     """Batches to measure with."""

@@ -20,8 +20,6 @@ from motif_jax.ilql.dialogues import files, parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests.reward_fixtures import load_config, run_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 ASKS = ("my parcel is late", "i want my money back", "the lamp does not work")
 ANSWERS = {"i am sorry, i will look at once": 1.0, "no": -1.0, "please send me the number of the order": 0.5}
 

@@ -22,7 +22,7 @@ from tests.ilql import chat_dialogues
 from tests.ilql.chat_dialogues import ANSWER, QUESTION
 from tests.reward_fixtures import load_config, run_config, run_stage
 
-pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CHANGES = {
     "max_steps": 2,

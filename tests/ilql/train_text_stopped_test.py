@@ -18,8 +18,6 @@ from tests import resumed
 from tests.ilql.train_text_test import config_of, same_bits, train
 from tests.toy_text import Backwards, Task
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 class OfAnyLength(Backwards):
     def __init__(self, longest: int) -> None:

@@ -18,8 +18,6 @@ from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.tasks import registry
 from tests.reward_fixtures import load_config, run_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 TOY = "tests.toy_text:Task"
 TINY = {
     "task": TOY, "policy": "half", "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 16, "batch_size": 8,

@@ -18,8 +18,6 @@ from motif_jax.published import upvote_model
 from tests import torch_files
 from tests.reward_fixtures import load_config, run_config, run_stage
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 # Tokens of whole words, so that comments have few, and there are few programs.
 TINY = {"num_devices": 1, "network.width": 16, "vocab_size": 600, "max_len": 24}
 

@@ -1,4 +1,4 @@
-"""Tiny models take longer to compile than to run: the compiler's best is left out."""
+"""Tiny checkpoints, written once for all tests of language models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from typing import Any
 import pytest
 
 from tests.lm import models
-
-
-@pytest.fixture(autouse=True, scope="module")
-def all_compiled_quickly(compiled_quickly: None) -> None:
-    """Every test of this folder."""
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from motif_jax.lm.init_model import Sizes, make
 from motif_jax.lm.model import LanguageModel
 from tests.sets import extra
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TOKENS = {"start": 0, "pad": 1, "end": 2}
 
 

@@ -21,7 +21,7 @@ from tests import texts
 from tests.lm.pretraining import config_of, train
 from tests.sets import extra
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

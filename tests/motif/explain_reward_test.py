@@ -13,7 +13,7 @@ from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.published import exports
 from tests.reward_fixtures import load_config, reward_config, run_stage, train
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.slow
 TEXTS = ["Hello", "", "You see here a key."]
 
 

@@ -15,8 +15,6 @@ from motif_jax.motif import train_reward
 from motif_jax.motif.reward.reward_model import read_run
 from tests.reward_fixtures import make_dataset, reward_config, train, write_labels
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory) -> Path:

@@ -21,7 +21,6 @@ from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 from tests.nets.film_test import network as make_symbolic
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS: dict[str, dict[str, Any]] = {
     "lstm": {"core": "lstm"},
     "no_rnn": {"core": "none"},

@@ -26,7 +26,6 @@ def test_only_what_is_always_read_in_another_dtype_is_cast() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 def test_prepared_parameters_act_as_the_learners_do() -> None:
     # With a table for the first convolution, its kernel is not read.
     network = nethack_network(dtype="bfloat16", hidden_size=16, first_convolution="picture")

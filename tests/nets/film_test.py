@@ -20,7 +20,6 @@ from motif_jax.nets.agent import make_agent_network
 from motif_jax.nets.policy import tracked
 from tests.plain_layers import convolution, gru, linear, lstm
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LEVEL = "BabyAI-MixedTrainLocal-v0"
 ROWS = 6
 WIDTH = 4

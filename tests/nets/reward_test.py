@@ -16,7 +16,6 @@ from motif_jax.nets.status import scale_status
 from tests.golden_numbers import GRADIENT, assert_golden, recipe_reward
 from tests.plain_layers import linear
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS = {
     "small": {"message": "lt_cnn_small"},
     "blstats": {"status": True},

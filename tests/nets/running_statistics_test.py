@@ -19,7 +19,6 @@ from motif_jax.nets.config import GameNetwork
 from motif_jax.nets.policy import tracked
 from motif_jax.nets.running_statistics import RunningScale, with_statistics
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec(
     {
         "codes": ArraySpec((3,), "uint8"),

@@ -17,7 +17,6 @@ from motif_jax.oni import classification_loss as classification
 from motif_jax.oni.classification_loss import LabelBatch
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_tensors
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 

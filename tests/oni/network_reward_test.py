@@ -19,7 +19,6 @@ from motif_jax.rl.intrinsic import RunSetup
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TEXTS = as_rows(["the cue is 3", "which cue?", ""])[0]
 
 

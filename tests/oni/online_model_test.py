@@ -22,7 +22,6 @@ from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 from tests.rl.runs import train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]
 TRAINING = {"batch_size": 8, "learning_rate": 1e-2}
 SEVERAL = {**TRAINING, "members": 2, "deviations": 0.5}

@@ -18,9 +18,6 @@ from motif_jax.rl.intrinsic import BatchMessages, RunSetup
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
-
 REFUSED = [
     (
         {"hosts__coordinator": "localhost:4321", "hosts__count": 2, "hosts__index": 0},

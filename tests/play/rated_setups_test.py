@@ -22,7 +22,7 @@ from motif_jax.schema import read_section
 from tests.play import untrained
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -227,7 +227,6 @@ def test_what_cannot_be_filmed_is_refused(tmp_path: Path, changes: dict[str, Any
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_training_shows_its_games_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped once it has shown one."""
     stop = Interruption()

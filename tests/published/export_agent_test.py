@@ -33,7 +33,6 @@ from tests.lm import talkers
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import load_config, run_stage
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 GAME = Dialogue(("crane", "<b><b><y><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True)
 TALK = Dialogue(("Is the dog red?", "Yes, it is.", "Bye"), (None, 1.0, None), False)
 

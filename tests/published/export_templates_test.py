@@ -18,7 +18,7 @@ from tests import chat_families, text_agents
 from tests.chat_families import FAMILIES
 from tests.published.export_agent_test import exported_by, language_agent
 
-pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TALK = Dialogue(("is it late?", "I look.", "and now?"), (None, 0.0, None), False)
 AGAIN = Dialogue(("is it late?", "I look."), (None, 0.0), False)

@@ -17,7 +17,6 @@ from tests import torch_files
 from tests.lm import talkers
 from tests.reward_fixtures import load_config, run_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 HEADS = {"0": (16, 8), "2": (16, 16), "4": (1, 16)}
 
 

@@ -27,7 +27,6 @@ from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
 from tests.rl.runs import column
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 ENVS = 2
 ROLLOUT = 5
 COLUMNS = 3

@@ -30,7 +30,6 @@ from tests.play.agent_runs import continuous_config
 from tests.reward_fixtures import load_config
 from tests.rl import runs
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 GAME = {"environment.name": "gym:ToyAim-v0", "environment.modules": "tests.gym_toys"}
 CAPTIONS = {"environment.text": "info:event"}
 # Of random play, ten times the mean distance between even draws from [-1, 1] and from [-0.8, 0.8].

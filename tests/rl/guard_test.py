@@ -17,8 +17,6 @@ from motif_jax.rl.learner import Failure, Learner
 from tests.play.agent_runs import recall_config, recall_training
 from tests.rl.runs import column, saved, steps_of, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 @pytest.mark.slow
 def test_a_diverged_run_keeps_its_batch_and_earlier_parameters(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_pictures_of_any_size_are_allowed(
 
 
 @pytest.mark.slow
-def test_it_trains_on_pictures(tmp_path: Path, trusted: None, compiled_quickly: None) -> None:
+def test_it_trains_on_pictures(tmp_path: Path, trusted: None) -> None:
     sizes = {
         "train_for_env_steps": 256,
         "batch_size": 128,

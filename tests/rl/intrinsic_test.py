@@ -18,8 +18,6 @@ from motif_jax.motif.reward.safetensors_file import statistics_of, write_safeten
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rl.config import AgentReward
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
 
 

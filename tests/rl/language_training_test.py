@@ -21,8 +21,6 @@ from tests.lm import talkers
 from tests.reward_fixtures import load_config
 from tests.rl.runs import train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 STEPS = 128
 PATTERNS = "*/attention/query,*/attention/value"
 LORA = {"lora.patterns": PATTERNS, "lora.rank": 2, "optimizer.learning_rate": 1e-2}

@@ -29,7 +29,6 @@ from motif_jax.rl.config import agent_config
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 2, text_field="message")
 SMALL = {"reward__encoder": "lt_cnn_small", "reward__training__batch_size": 8}
 TEXTS = [f"You see here {thing}." for thing in ("a key", "2 newts", "a wand", "40 gold", "an egg")]

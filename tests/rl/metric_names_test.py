@@ -11,8 +11,6 @@ from motif_jax.core.metrics import read_metrics
 from tests.reward_fixtures import REPOSITORY, load_config
 from tests.rl.runs import train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 @pytest.mark.extra
 def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None:

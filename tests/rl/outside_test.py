@@ -11,9 +11,6 @@ from motif_jax.core.errors import UserError
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
-
 FAMILIAR = {
     "reward__kind": "tests.rl.outside_parts:Familiar",
     "reward__intrinsic_coefficient": 0.5,

@@ -23,8 +23,6 @@ from motif_jax.rl.recordings import ActionCollector, EpisodeRecorder, drop_recor
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import column, episodes, steps_of, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 LENGTH = 6  # of an episode of Recall-v0 with a delay of 4
 OPTIONS = {"cues": 4, "delay": 4, "max_episode_steps": 100}
 

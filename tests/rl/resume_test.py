@@ -20,8 +20,6 @@ from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
 from tests.stage_inputs import LEVEL
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 def recall(tmp_path: Path) -> ConfigDict:
     """A recurrent agent off policy: batches are cut out of the middle of rollouts."""

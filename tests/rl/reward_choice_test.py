@@ -15,8 +15,6 @@ from motif_jax.rl.config import agent_config
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 def step_learned_from(config: ConfigDict, folder: Path) -> int:
     return train(folder, config)._config.reward.step

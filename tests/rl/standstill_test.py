@@ -20,7 +20,6 @@ def always(**step: Any) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
 def test_a_training_warns_of_a_text_that_pays_each_time(
     trained: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,6 @@ from tests.rl import language_training_test
 from tests.rl.runs import episodes, saved, train
 from tests.sets import extra
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("acting", ["0", "0,1"])

@@ -30,8 +30,6 @@ from tests.play.agent_runs import recall_config
 from tests.processes import wait_until
 from tests.rl.runs import episodes, saved, steps_of, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 def outside_config(**changes: Any) -> ConfigDict:
     """A serial run of an algorithm and a changing reward from outside the package, with a row of metrics for each update."""

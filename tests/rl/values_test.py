@@ -14,7 +14,6 @@ from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
 from tests.sets import extra
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 GAMMA = 0.5
 
 

@@ -19,8 +19,6 @@ from motif_jax.rl.algorithms import appo
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from tests.agents import FLAT_SPEC, appo_config, flat_network, random_batch
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 NETWORK = flat_network()
 CONFIG = appo_config(minibatches=2)  # of which every device, also of two hosts, has a part
 OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)

@@ -27,8 +27,6 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.training import LanguageTrainState, TokenBatch
 from tests.lm import recipes
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 STEPS = 20
 ROWS = 8
 # Of every size a whole number of parts, and a vocabulary that none of them divides.

@@ -15,8 +15,6 @@ from motif_jax.lm.bucket_batches import BucketBatches
 from motif_jax.lm.token_data.order import Buckets
 from tests import bigrams
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 def test_the_first_chunk_of_each_width_is_known_before_the_training() -> None:
     lengths = np.array([3] * 40 + [60] * 24 + [200] * 8)

@@ -21,13 +21,13 @@ from motif_jax.core.training.records import CHECKPOINTS, RESUME
 from motif_jax.core.training.trainer import OfflineTrainer
 from tests import bigrams, processes, resumed
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.slow
 
 KILLED = "import sys; from tests import bigrams; bigrams.main(*sys.argv[1:])"
 
 
 @pytest.fixture(scope="module")
-def undisturbed(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of 20 steps in epochs of eight."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with resumed.takes(20):
@@ -111,7 +111,7 @@ class SlowBigrams(bigrams.Bigrams):
 
 
 @pytest.fixture(scope="module")
-def finished_before(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+def finished_before(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
     """For each step that a run started the number of steps that had finished; the fifth one's start asks the run to stop."""
     parallel = DataParallel(jax.local_devices()[:1])
     task = SlowBigrams(parallel)

@@ -14,8 +14,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.training import records
 from tests.core.training.subtraction import FileCheckpoints, Subtractor, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 TEXT = {"the text": "a"}
 OTHER_TEXT = {"the text": "b", "more": "c"}
 TWO_DEVICES = {records.DEVICES: "2"}

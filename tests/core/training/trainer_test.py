@@ -18,8 +18,6 @@ from motif_jax.core.metrics import read_metrics
 from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
 from tests.core.training.subtraction import Subtractor, evaluations_of, outcome_of, resume_points_of, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 
 def summary_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "summary.json").read_text())

@@ -20,8 +20,6 @@ from tests import text_agents
 from tests.ilql.agent.agent_folder_test import drawn
 from tests.lm import models, recipes
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 # With the delimiters, which are six, fewer than the rows of the models.
 WORDS = recipes.VOCAB - 10
 

@@ -15,7 +15,6 @@ from motif_jax.lm import config
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 # Without layers: states are what is left of the embeddings of tokens and places.
 MODEL = LanguageModel(dataclasses.replace(config.parse(recipes.CONFIGS["gpt2"]), layers=0))
 TOKENS = recipes.tokens()[:, :5]

@@ -20,8 +20,6 @@ from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.tokens import padded
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 MARKS = Delimiters(*range(10, 16))
 CONFIG = parse(
     {

@@ -28,7 +28,7 @@ BEGINNINGS = [np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text 
 
 
 @pytest.fixture
-def make_proposer(tmp_path: Path, compiled_quickly: None) -> Callable[[str], Proposer]:
+def make_proposer(tmp_path: Path) -> Callable[[str], Proposer]:
     """Proposers of one policy and seed, by the name of their cache's folder."""
     agent = objective_of("bc").agent
     trunk = agent.init(jax.random.key(1))["trunks"]["policy"]

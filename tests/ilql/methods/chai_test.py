@@ -17,8 +17,6 @@ from motif_jax.ilql.methods.text_objective import Objective
 from tests.golden_ilql import item_of
 from tests.ilql.methods.text_objective_test import GAMMA, TEXTS, batch_of, objective_of, parameters
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 WIDTH = 8
 COUNT = 3
 

@@ -22,8 +22,6 @@ from motif_jax.lm import init_model, lora
 from motif_jax.lm.model import LanguageModel
 from tests.golden_ilql import item_of
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
 GAMMA = 0.9
 TAU = 0.7

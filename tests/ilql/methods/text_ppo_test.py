@@ -18,11 +18,11 @@ from motif_jax.schema import read_section
 from tests.ilql.methods.text_objective_test import objective_of
 from tests.reward_fixtures import load_config
 
-pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def task(compiled_quickly: None) -> PpoTraining:
+def task() -> PpoTraining:
     objective = objective_of("ppo")
     values = {"batch_size": 15, "games.episodes": 4, "ppo.kl.coefficient": 0.0}
     config = read_section(TextConfig, load_config("train_text", "wordle_ppo", values))

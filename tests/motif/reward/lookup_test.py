@@ -23,7 +23,6 @@ from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.rl.config import AgentReward
 from tests.compiling import compilations
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
 
 

@@ -18,7 +18,6 @@ from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_reward
 from tests.reward_fixtures import load_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 # A pair's loss does not change with the head's bias: its gradient is rounding and nothing else.
 NOISE = 1e-7
 HEAD_BIAS = "reward_head/bias"

@@ -18,7 +18,6 @@ from motif_jax.schema import read_section
 from tests.motif.reward.reward_task_test import plain_loop
 from tests.reward_fixtures import load_config, make_dataset, train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 BATCH = 32
 EPOCHS = 2
 SEED = 777

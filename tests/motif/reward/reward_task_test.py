@@ -19,7 +19,6 @@ from motif_jax.schema import read_section
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
 from tests.sets import extra
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LENGTH = 2
 
 

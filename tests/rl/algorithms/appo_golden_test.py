@@ -20,7 +20,6 @@ from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from tests.agents import FLAT_SPEC, appo_config, nethack_network, observation_of, time_major, train_state
 from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 

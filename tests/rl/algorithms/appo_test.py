@@ -19,7 +19,6 @@ from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from tests.agents import FLAT_SPEC, random_batch
 from tests.rl.algorithms.linear_updates import REWARD, Linear, batch, change, config, start
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 NETWORK: Any = Linear("signal", "legal")
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from motif_jax.rl.algorithms import minibatches, ppo
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 ROLLOUTS = 24
 EPOCHS = 5
 MINIBATCHES = 3

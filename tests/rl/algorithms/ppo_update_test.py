@@ -18,7 +18,6 @@ from motif_jax.rl.algorithms import ppo, ppo_update, trajectory
 from motif_jax.rl.algorithms.config import Kl, Ppo
 from tests.rl.algorithms.linear_updates import REWARD, ROLLOUTS, STEPS, Linear, batch, change, config, start
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 # One step of learning from all rows of a batch.
 WHOLE = Ppo(minibatch_size=24, microbatch_size=24, epochs=1, broadcast_rows=4)
 UNSCALED = dataclasses.replace(REWARD, extrinsic_scale=1.0, extrinsic_clip=1e6)

@@ -12,7 +12,6 @@ import pytest
 from motif_jax.rl.algorithms import appo, losses, total_reward
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params, train_state
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LENGTH = 8
 ROLLOUTS = 4
 

@@ -17,7 +17,6 @@ from motif_jax.rl.algorithms.config import Appo, Ppo
 from tests.rl.algorithms import linear_updates
 from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 ALGORITHMS = {
     "appo": Appo(max_policy_lag=100),
     "ppo": Ppo(minibatch_size=12, microbatch_size=12, epochs=1),
