@@ -256,6 +256,20 @@ def test_pictures_of_a_catch_follow_from_its_seed(monkeypatch):
     assert not np.array_equal(pictures, film(seed=4))
 
 
+@pytest.mark.parametrize("new_colours", [False, True])
+def test_games_of_a_catch_differ_in_their_colours_on_request(monkeypatch, new_colours):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from catch_pixels import CatchPixels
+
+    def colours(seed):
+        picture, _ = CatchPixels(new_colours=new_colours).reset(seed=seed)
+        return {tuple(colour) for colour in picture.reshape(-1, 3)}
+
+    # Two of the stripes, the paddle's and the ball's.
+    assert len(colours(1)) == 4
+    assert (colours(1) != colours(2)) == new_colours
+
+
 @pytest.mark.slow
 def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     folder = EXAMPLES / "doorkey"

@@ -4,7 +4,7 @@
         --config.environment.name=gym:CatchPixels-v0 --config.environment.modules=catch_pixels
 
 The ball falls straight from any column. A paddle catches it in 15 columns of 61, so that who does not see the ball catches a
-quarter of them at most.
+quarter of them at most. With --config.environment.kwargs='{"new_colours": true}' each game has colours of its own.
 """
 
 import gymnasium
@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 SIDE, BALL, PADDLE, SPEED = 64, 4, 12, 4
+COLOUR_SEED = 0
 FLOOR = SIDE - BALL
 LEFT, STAY, RIGHT = range(3)
 # Each pixel's place across the stripes.
@@ -23,17 +24,19 @@ class CatchPixels(gymnasium.Env):
     action_space = Discrete(3)
     observation_space = Box(0, 255, (SIDE, SIDE, 3), np.uint8)
 
-    def __init__(self, render_mode=None):
+    def __init__(self, render_mode=None, new_colours=False):
         self.render_mode = render_mode
+        self.new_colours = new_colours
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.row = 0
         self.column = int(self.np_random.integers(SIDE - BALL + 1))
         self.paddle = int(self.np_random.integers(SIDE - PADDLE + 1))
-        self.stripes = self.np_random.integers(0, 120, (2, 3))
+        palette = self.np_random if self.new_colours else np.random.default_rng(COLOUR_SEED)
+        self.stripes = palette.integers(0, 120, (2, 3))
         self.stripe_speed = int(self.np_random.integers(-3, 4))
-        self.colours = self.np_random.integers(160, 256, (2, 3))
+        self.colours = palette.integers(160, 256, (2, 3))
         return self.picture(), {}
 
     def step(self, action):
