@@ -2,7 +2,7 @@
 # Sets up what the tests need and runs them: lint, types, tests. No GPU, no network but package registries. Where Chromium is missing,
 # a root's run installs it by apt for the whole system, and says so before.
 #
-#   bash launch/test.sh            what a change must pass, half an hour on 2 cores
+#   bash launch/test.sh            what a change must pass, a quarter of an hour on 2 cores
 #   bash launch/test.sh --quick    without processes and stages, at most 3 minutes
 #   bash launch/test.sh --all      everything, vLLM and the examples included: before a release (tests/README.md)
 #   bash launch/test.sh --no-apt   installs nothing by apt: without a Chromium the tests that open pages are skipped
@@ -46,11 +46,12 @@ for setup in ${setups[@]+"${setups[@]}"}; do
 done
 trap 'rm "$lint"' EXIT
 
-# Two files of tests at a time, on larger machines four; a person who chooses tests sees them run in this process.
+# Three files of tests at a time on two cores, since many tests wait for processes, and five on larger machines. A person who
+# chooses tests sees them run in this process.
 workers=()
 if [ ${#arguments[@]} -eq 0 ] || [ "${arguments[*]}" = --quick ] || [ "${arguments[*]}" = --all ]; then
   cores=$(python -c 'import os; print(len(os.sched_getaffinity(0)))')
-  workers=(--numprocesses $((cores < 2 ? 0 : cores < 8 ? 2 : 4)) --dist worksteal)
+  workers=(--numprocesses $((cores < 2 ? 0 : cores < 8 ? 3 : 5)) --dist worksteal)
 fi
 ended=0
 python -m pytest ${workers[@]+"${workers[@]}"} ${arguments[@]+"${arguments[@]}"} || ended=$?

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# Of two emitters of the CPU's code the older takes half of the newer's time where neither optimises.
-_EMITTERS = "xla_cpu_use_fusion_emitters"
+# Options of XLA and their values. Of two emitters of the CPU's code the older takes half of the newer's time where neither
+# optimises. A program that is cut into parts compiles on several cores, which other tests have, and takes a tenth more of them.
+_QUICK_OPTIONS = {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": "1"}
 
 
 @functools.cache
@@ -42,9 +43,8 @@ def compile_quickly() -> None:
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" in os.environ:
         return
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    if compiler_knows(_EMITTERS):
-        flags = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = f"{flags} --{_EMITTERS}=false".strip()
+    flags = [f"--{name}={value}" for name, value in _QUICK_OPTIONS.items() if compiler_knows(name)]
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
 
 
 class _CompilationLog(logging.Handler):

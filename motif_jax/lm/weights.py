@@ -154,7 +154,8 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
 
 def digest(folder: str | Path, below: bool = False) -> str:
     """Digest of the weights in a folder; `below`: in its subfolders too."""
-    paths = sorted(Path(folder).glob("**/*.safetensors" if below else "*.safetensors"))
+    pattern = "**/*.safetensors" if below else "*.safetensors"
+    paths = sorted(path for path in Path(folder).glob(pattern) if path.is_file())
     file = gguf_folder.file_in(folder)
     if file is not None:
         paths.append(file)

@@ -40,7 +40,7 @@ def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
 
 
 def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: Path) -> None:
-    folder = models.write(tmp_path, "llama")
+    folder = models.write(tmp_path / "model", "llama")
     tensors = load_file(folder / weights.SINGLE)
     wider = {**models.recipes.CONFIGS["llama"], "intermediate_size": 40}
     (folder / config.FILE).write_text(json.dumps(wider))
@@ -55,7 +55,8 @@ def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: P
     with pytest.raises(UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"):
         models.load(folder)
     (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
-    digested = (tmp_path, False), (tmp_path.parent, False), (tmp_path.parent, True)
+    (tmp_path / "folder.safetensors").mkdir()
+    digested = (folder, False), (tmp_path, False), (tmp_path, True)
     before = [weights.digest(path, below=below) for path, below in digested]
     save_file({}, folder / weights.SINGLE)
     after = [weights.digest(path, below=below) for path, below in digested]
