@@ -16,7 +16,7 @@ def test_an_option_is_known_by_its_whole_name() -> None:
     assert not compiler_knows("xla_cpu_use_xla_runtime")  # withdrawn
 
 
-def test_this_process_compiles_as_the_environment_says() -> None:
+def test_jax_was_imported_after_its_options_were_set() -> None:
     quick = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0") != "0"
     assert jax.config.values["jax_disable_most_optimizations"] == quick
     assert jax.jit(lambda x: x * 3)(2) == 6
