@@ -68,6 +68,7 @@ NUMERIC = {
     "ilql/agent/decoding_test.py",
     "lm/references_test.py",
     "nets/agent_test.py",
+    "nets/convolution_test.py",
     "nets/film_test.py",
     "nets/layers_test.py",
     "nets/reward_test.py",
