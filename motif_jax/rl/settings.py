@@ -110,9 +110,9 @@ def remark_on_lag(config: AgentConfig) -> str | None:
     if batches <= _MAX_BATCHES_AT_ONCE:
         return None
     return (
-        f"{environments:,} environments x config.rollout={config.rollout} fill {batches:.1f} batches at once, so that the last of "
-        f"them is some {batches / 2:.0f} updates or more behind the policy that learns from it: raise config.batch_size="
-        f"{config.batch_size}, or lower config.actors.envs_per_worker"
+        f"{environments:,} environments x config.rollout={config.rollout} fill {batches:.1f} batches at once, so that updates "
+        f"learn from steps of earlier policies ('lag' in the progress line): a larger config.batch_size={config.batch_size} or a "
+        "smaller config.actors.envs_per_worker lowers it"
     )
 
 

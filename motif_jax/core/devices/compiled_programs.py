@@ -93,7 +93,7 @@ class ReusedPrograms:
         if self.saved_seconds < _LEAST_SAVED_SECONDS:
             return None
         return (
-            f"{self.programs} compiled programs came from {os.environ.get(FOLDER_VARIABLE)}: "
+            f"compiled programs that came from {os.environ.get(FOLDER_VARIABLE)}: {self.programs}, "
             f"{self.saved_seconds:.0f} s of compilation saved"
         )
 

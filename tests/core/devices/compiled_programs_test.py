@@ -100,7 +100,7 @@ print(reused.programs, reused.line())
     assert lines[0].startswith("0 ")
     count = int(lines[1].split()[0])
     assert count > 0
-    assert f"{count} compiled programs came from {tmp_path}: " in lines[1]
+    assert f"compiled programs that came from {tmp_path}: {count}, " in lines[1]
 
 
 @pytest.mark.parametrize(("precision", "value"), [("default", None), ("highest", "highest")])
