@@ -32,7 +32,7 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
 
 
 class MeasureRow(NamedTuple):
-    """A measure of all evaluations; `against` comparable ones the first's difference, and its chance of a better episode."""
+    """A measure of all evaluations; `against` comparable ones the first's difference, and the chance that its value of an episode is above theirs."""
 
     measure: Measure
     summaries: dict[str, Summary]
@@ -94,7 +94,7 @@ def _cells(row: MeasureRow, names: list[str], with_iqm: bool) -> list[TableCell]
 def _header(names: list[str], with_iqm: bool) -> list[str]:
     header = ["measure", *(f"{name}: mean" for name in names)]
     for other in names[1:]:
-        header += [f"{names[0]} minus {other}", f"better episode than {other}"]
+        header += [f"{names[0]} minus {other}", f"episodes above {other}"]
     if with_iqm:
         header += [f"{name}: interquartile mean" for name in names]
     return header
