@@ -185,7 +185,7 @@ def _method(data: RunData) -> str:
     if len(data.evaluations) > 1:
         note += (
             f" Differences: {100 * first['confidence']:g} % intervals, of pairs, the games that both played, where those are at least half of "
-            "the smaller one's; else of each side's own games (bootstrap; rates: Newcombe). Better episode: chance that an "
+            "the smaller one's; else of each side's own games (bootstrap; rates: Newcombe). Episodes above: the chance that an "
             "episode of the first exceeds one of the other, ties count half."
         )
     return note
