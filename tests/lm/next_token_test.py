@@ -24,7 +24,7 @@ ROWS = [
 ]
 
 
-@pytest.fixture(params=["llama", extra("qwen2"), "gpt2"])
+@pytest.fixture(params=["llama", extra("qwen2"), extra("gpt2")])
 def model(request, tmp_path):
     return models.load(models.write(tmp_path, request.param))
 

@@ -29,6 +29,7 @@ from motif_jax.rl.actors.rerecording import record_actions
 from tests.play.agent_runs import continuous_config
 from tests.reward_fixtures import load_config
 from tests.rl import runs
+from tests.sets import extra
 
 GAME = {"environment.name": "gym:ToyAim-v0", "environment.modules": "tests.gym_toys"}
 CAPTIONS = {"environment.text": "info:event"}
@@ -63,9 +64,10 @@ def with_ppo(config: ConfigDict) -> ConfigDict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [lambda config: config, with_ppo], ids=["appo", "ppo"])
-def test_an_agent_learns_where_to_aim(tmp_path: Path, change: Any) -> None:
-    runs.train(tmp_path, change(continuous_config(train_for_env_steps=12_000)))
+@pytest.mark.parametrize("algorithm", [extra("appo"), "ppo"])
+def test_an_agent_learns_where_to_aim(tmp_path: Path, algorithm: str) -> None:
+    config = continuous_config(train_for_env_steps=12_000)
+    runs.train(tmp_path, with_ppo(config) if algorithm == "ppo" else config)
 
     returns = [row["return"] for row in runs.episodes(tmp_path)]
     assert np.mean(returns[:20]) == pytest.approx(RANDOM_RETURN, abs=1.2)

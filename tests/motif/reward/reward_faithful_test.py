@@ -24,7 +24,7 @@ SEED = 777
 ADAM = optax.adam(1e-5, b1=0.9, b2=0.999, eps=1e-8)
 
 
-def published_evaluation(folder, network, params):
+def published_evaluation(folder, reward, params):
     """Means over the batches of (loss, accuracy by the score, accuracy), mean and variance of the rewards, quantiles."""
     labels = np.load(folder / "preference" / "test.npy")
     known = np.flatnonzero(labels != 3)
@@ -34,7 +34,7 @@ def published_evaluation(folder, network, params):
     score = np.where(score[:, 0] == score[:, 1], 2, score[:, 1] > score[:, 0])
 
     def rewards_of(rows):
-        return np.asarray(network.reward(params, {"message": rows.reshape(-1, 256)}), np.float64)
+        return np.asarray(reward(params, {"message": rows.reshape(-1, 256)}), np.float64)
 
     every = rewards_of(messages).reshape(-1, 2)
     rows = []
@@ -71,7 +71,7 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     data = reward_data.load(config)
     task = reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
-    evaluate = functools.partial(published_evaluation, tmp_path / "dataset", task.network)
+    evaluate = functools.partial(published_evaluation, tmp_path / "dataset", jax.jit(task.network.reward))
     start = task.init_state().params
     trained_rows = []
     evaluated = [evaluate(start)]
