@@ -37,6 +37,8 @@ fi
 set +m
 
 export PATH="$repository/.venv/bin:$PATH"
+# numpy's threads wait by spinning, which takes the processor from the other tests.
+export OPENBLAS_NUM_THREADS=1
 # Beside the tests, which on two cores leave mypy time while they are collected; what it says stands below theirs.
 lint=$(mktemp)
 { ruff check . && ruff format --check . && mypy; } >"$lint" 2>&1 & linting=$!

@@ -94,7 +94,7 @@ def continuous(tmp_path: Path) -> ConfigDict:
     ("make", "half", "steps"),
     [
         (recall, 450, 700),
-        (continuous, 200, 384),
+        pytest.param(continuous, 200, 384, marks=pytest.mark.extra),
         pytest.param(babyai, 180, 256, marks=pytest.mark.extra),
         pytest.param(symbolic, 150, 256, marks=pytest.mark.extra),
         pytest.param(drrn, 150, 220, marks=pytest.mark.extra),
