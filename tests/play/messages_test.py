@@ -3,16 +3,19 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.captions import decode_message
-from motif_jax.play.messages import as_text, message_of
+from motif_jax.play import messages
+from motif_jax.play.messages import MessageTally, as_text, message_of
 
 
 def test_a_shown_message_can_be_read_back():
     pieces = (b"\\", b"x", b"0", b"a", b"5c", b"41", b"\n", b"\xe9", b"\x7f", b" ", b"\0")
-    messages = [b"".join(some) for some in itertools.product(pieces, repeat=4)]
-    messages += [bytes([byte]) for byte in range(256)]
-    for message in messages:
+    raw = [b"".join(some) for some in itertools.product(pieces, repeat=4)]
+    raw += [bytes([byte]) for byte in range(256)]
+    for message in raw:
         shown = as_text(message)
         assert shown.isascii()
         assert shown.isprintable()
@@ -26,3 +29,23 @@ def test_texts_of_any_script_are_shown_and_come_back():
         assert message_of(shown) == text
     assert as_text("你赢了".encode()) == "你赢了"
     assert as_text(b"caf\xe9") == "caf\\xe9"
+
+
+def test_the_messages_of_an_episode_come_back_as_one_episodes() -> None:
+    tallies = [MessageTally("You kill it!", 3, reward=2.5, total=4.0), MessageTally("", 7)]
+    assert messages.unpack(messages.pack(tallies)) == tallies
+    assert [tally.episodes for tally in messages.unpack(messages.pack(tallies))] == [1, 1]
+
+
+def test_damaged_messages_of_an_episode_are_refused() -> None:
+    with pytest.raises(UserError, match="the messages of an episode are damaged"):
+        messages.unpack(messages.pack([MessageTally("You hit.", 1)])[:-4])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"text": 5, "count": 1}, {"text": "You hit.", "count": "1"}, {"text": "", "count": 1, "total": "2"}],
+)
+def test_a_row_with_a_field_of_another_type_is_refused(row: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="a text and numbers are needed"):
+        messages.from_rows([row])

@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Sharding
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.glam.network_kinds import LanguageNetworkKind
-from motif_jax.rl import agent_networks, settings, train_agent
+from motif_jax.rl import agent_networks, settings, train_agent, update_plan
 from motif_jax.rl.config import Devices, agent_config
 from motif_jax.rl.intrinsic import RewardKind
 from tests.made_up_devices import MadeUpDevice
@@ -41,6 +41,16 @@ def test_an_extrinsic_coefficient_of_none_depends_on_the_task(
 
     assert settings.resolved(agent_config(config)).reward.extrinsic_coefficient == resolved
     assert config.reward.extrinsic_coefficient == coefficient
+
+
+def test_the_rewards_of_sentences_are_not_divided_by_counts_again() -> None:
+    config = load_config("train_agent", "", {"reward.count_exponent": 2.0, "reward.dir": "somewhere"})
+    exponents = {}
+    for by in ("message", "sentence"):
+        config.reward.by = by
+        exponents[by] = update_plan.plan_of(settings.resolved(agent_config(config))).reward.count_exponent
+
+    assert exponents == {"message": 2.0, "sentence": 0.0}
 
 
 def read_by_the_reward(monkeypatch: pytest.MonkeyPatch, *fields: str) -> None:

@@ -44,7 +44,7 @@ def require_playable(task: TextTask, name: str) -> None:
         )
 
 
-def _decoding(decode: Decode, method: str, settings: ModelConfig, longest_action: int) -> Decoding:
+def evaluation_decoding(decode: Decode, method: str, settings: ModelConfig, longest_action: int) -> Decoding:
     """How a training's evaluations write: `decode`, which the method and the data complete, as in `evaluate_text`."""
     room = longest_action if settings.max_length is None else settings.max_length - 2
     about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
@@ -56,7 +56,7 @@ def _decoding(decode: Decode, method: str, settings: ModelConfig, longest_action
 
 def check(games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork) -> None:
     """Raises UserError for a way to write actions that cannot work in the training's evaluations."""
-    decoding = _decoding(games.decode, method.name, network.model.config, 1)
+    decoding = evaluation_decoding(games.decode, method.name, network.model.config, 1)
     if games.episodes and playable(task):
         AgentDecoder(network, method.q_min, method.q_max).check(decoding)
 
@@ -74,7 +74,7 @@ def evaluation_player(
     if not count or not playable(task):
         return None
     decoder = AgentDecoder(network, method.q_min, method.q_max)
-    decoding = _decoding(config.games.decode, method.name, network.model.config, longest_action)
+    decoding = evaluation_decoding(config.games.decode, method.name, network.model.config, longest_action)
     seed = seeds.derive(config.seed, "games")
 
     def play(params: Any) -> dict[str, float]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import TokenFacts
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
@@ -15,6 +18,7 @@ from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextAction
 from motif_jax.ilql.methods.token_ppo import EpisodeBatch
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.reddit.task import Reddit
+from motif_jax.lm import config as model_config
 from tests import toy_text
 from tests.play.stand_ins import StopsAfter
 
@@ -29,6 +33,9 @@ DIALOGUES = [
     Dialogue(("abc", "a", "b", "bca"), (None, 1.0, None, 3.0), True),
 ]
 TOKEN_REWARD = 0.125
+GPT2 = model_config.parse(
+    {"model_type": "gpt2", "vocab_size": 32, "n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+)
 
 
 def written(dialogue: Dialogue, number: int) -> PlayedText:
@@ -149,6 +156,18 @@ def test_a_task_that_needs_no_server_and_no_scorer_can_be_played() -> None:
     text_rollouts.require_playable(TASK, "x")
 
     assert text_rollouts.playable(TASK)
+
+
+@pytest.mark.parametrize(
+    ("max_length", "longest_action", "max_tokens"),
+    [(None, 40, 40), (100, 40, 40), (12, 40, 10), (12, 10, 10), (2, 40, 1)],
+)
+def test_an_action_leaves_room_for_two_tokens_of_the_dialogue(
+    max_length: int | None, longest_action: int, max_tokens: int
+) -> None:
+    settings = dataclasses.replace(GPT2, max_length=max_length)
+    decoding = text_rollouts.evaluation_decoding(Decode(), "ilql", settings, longest_action)
+    assert decoding.max_tokens == max_tokens
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ def test_each_attempt_has_a_seed_of_its_own():
     assert seeds(seed=3) != [first, second]
 
 
+def test_a_seed_has_31_bits_which_all_servers_take():
+    assert all(0 <= seed < 2**31 for seed in [*seeds(), *seeds(seed=3)])
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -49,6 +49,19 @@ def test_a_judge_that_says_first_can_be_right_on_average() -> None:
     assert judge_probes.verdict(probe_figures).startswith("It always answers first: ask both orders")
 
 
+@pytest.mark.parametrize(
+    ("right", "sentence"),
+    [
+        (0.9, "Its labels are of use, in one order too."),
+        (0.89, "Its labels are of some use, 89% are right: a larger model would be right more often."),
+        (0.7, "Its labels are of some use, 70% are right: a larger model would be right more often."),
+        (0.69, "Its labels are of no use, 69% are right: take a larger model, or another prompt."),
+    ],
+)
+def test_nine_of_ten_right_are_of_use_and_seven_of_some(right: float, sentence: str) -> None:
+    assert judge_probes.verdict({"right_both_orders": right, "first_share": 0.5}) == sentence
+
+
 def test_a_judge_by_position_is_named() -> None:
     probe_figures = figures(0.9, 0.9, 0.9, 0.9)
     assert probe_figures["right_both_orders"] == 0.0
