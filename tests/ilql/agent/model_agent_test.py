@@ -1,0 +1,46 @@
+"""A decoder's folder as an agent: what it is without, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent import model_agent
+from tests import made_up_judge
+
+TOKENIZER = "tokenizer.json"
+
+
+def test_a_chat_model_is_a_policy_without_values(tmp_path: Path) -> None:
+    model = made_up_judge.write(tmp_path / "model")
+
+    about = model_agent.describe(model, "agent")
+
+    assert model_agent.is_model(model)
+    assert about["task"] is None
+    assert about["design"]["q"] == "none"
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path) -> None:
+    model = made_up_judge.write(tmp_path / "model")
+    backend = Tokenizer.from_file(str(model / TOKENIZER))
+    size = backend.get_vocab_size()
+    backend.add_tokens(["xylophone"])
+    backend.save(str(model / TOKENIZER))
+
+    with pytest.raises(UserError) as error:
+        model_agent.describe(model, "agent")
+    assert str(error.value) == (
+        f"config.agent={model}: {TOKENIZER} has {size + 1:,} tokens, the model {size:,}: must have one for each"
+    )
+
+
+def test_a_folder_without_weights_is_no_model(tmp_path: Path) -> None:
+    model = made_up_judge.write(tmp_path / "model")
+    for path in model.glob("*.safetensors*"):
+        path.unlink()
+
+    assert not model_agent.is_model(model)
