@@ -133,6 +133,29 @@ def test_a_tensor_of_each_method_lands_in_its_part(content, keys, name, tmp_path
     np.testing.assert_array_equal(part, content[name])
 
 
+HEAD = "module.model.lm_head.weight"
+
+
+def test_a_head_that_is_the_embedding_or_absent_is_tied(tmp_path):
+    for content in (CLONE, {name: value for name, value in CLONE.items() if name != HEAD}):
+        config_of(tmp_path, content)
+
+        agent = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
+
+        assert agent.config.tied
+        assert "head" not in agent.params["trunks"][POLICY]
+
+
+def test_a_head_of_its_own_is_kept(tmp_path):
+    own_head = CLONE[HEAD] + 1
+    config_of(tmp_path, {**CLONE, HEAD: own_head})
+
+    agent = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
+
+    assert not agent.config.tied
+    np.testing.assert_array_equal(agent.params["trunks"][POLICY]["head"]["kernel"].T, own_head)
+
+
 def without(part):
     return {name: value for name, value in ilql().items() if part not in name}
 
