@@ -197,6 +197,7 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),
     # CartPole has no text.
     "train_agent:gym": lambda at: {"reward.dir": ""},
+    "train_agent:gym_pixels": lambda at: {"reward.dir": ""},
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
     "join_datasets": lambda at: {"dataset_dirs": f"{at.dataset},{at.other_dataset}"},
     "check_reward": lambda at: {"reward.dir": at.oni},
