@@ -119,8 +119,8 @@ TASKS = {
     "MiniGrid-DoorKey-5x5-v0": Task(
         100_000, (0.1, 0.96), _MINIGRID, 8, True, module="minigrid", wrapper=_FLAT
     ),
-    # The package's paper has 2.1 of random play, and 4.2 of PPO after a million steps, both by its pictures.
-    "motif_jax/Crafter-v1": Task(100_000, (2.1, 4.2), module="motif_jax", fields=_CRAFTER),
+    # Random play has 1.4. Nobody learns the whole game in so few steps: three times as much is taken as learned.
+    "motif_jax/Crafter-v1": Task(100_000, (1.4, 4.2), module="motif_jax", fields=_CRAFTER),
     "CatchPixels-v0": Task(
         100_000,
         (-0.56, 1),
@@ -241,7 +241,9 @@ def run(library: str, name: str, task: Task, seed: int, rows: Path, workdir: Pat
     if any(key.items() <= row.items() for row in read(rows)):
         return
     started = time.monotonic()
-    ends = TRAININGS[library](name, task, seed, workdir / f"{library}-{name}-{task.steps}-{seed}")
+    ends = TRAININGS[library](
+        name, task, seed, workdir / f"{library}-{name.replace('/', '-')}-{task.steps}-{seed}"
+    )
     seconds = round(time.monotonic() - started)
     line = json.dumps({**key, "curve": curve(ends, task.steps), "seconds": seconds})
     with rows.open("a", encoding="utf-8") as file:
