@@ -124,6 +124,29 @@ def test_the_table_compares_the_last_tenth(monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype"),
+    [
+        ("CartPole-v1", (4,), np.float32),
+        # 7 x 7 cells of 3 codes, and the mission's letters.
+        ("MiniGrid-DoorKey-5x5-v0", (2835,), np.uint8),
+        # The cells, 16 counts of what the player has, four directions, two conditions; no caption.
+        ("motif_jax/Crafter-v1", (1260 + 16 + 4 + 2,), np.float32),
+        ("CatchPixels-v0", (64, 64, 3), np.uint8),
+    ],
+)
+def test_the_other_library_sees_what_motif_jax_does(monkeypatch, name, shape, dtype):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import beside_stable_baselines3 as beside
+
+    environment = beside.made(name, beside.TASKS[name])
+
+    observation, _ = environment.reset(seed=0)
+    assert observation.shape == environment.observation_space.shape == shape
+    assert observation.dtype == dtype
+    environment.close()
+
+
 RUN_NOTEBOOK = """
 import nbformat, nbclient, sys
 from traitlets.config import Config

@@ -161,15 +161,16 @@ def made(name: str, task: Task) -> gymnasium.Env:
 def train_ours(name: str, task: Task, seed: int, workdir: Path) -> list[tuple[int, float]]:
     """Trains by the command line; returns the step at the end of each episode, and its return."""
     # motif_jax plays its own environments without gymnasium.
-    own_name = name.removeprefix(OWN)
+    is_own = name.startswith(OWN)
+    environment = name.removeprefix(OWN) if is_own else f"gym:{name}"
     flags = [
         f"--config=configs/train_agent.py:{task.variant}",
         f"--workdir={workdir}",
-        f"--config.environment.name={own_name if own_name != name else 'gym:' + name}",
+        f"--config.environment.name={environment}",
         f"--config.train_for_env_steps={task.steps}",
         f"--config.seed={seed}",
     ]
-    if task.module and own_name == name:
+    if task.module and not is_own:
         flags.append(f"--config.environment.modules={task.module}")
     if task.wrapper:
         flags.append(f"--config.environment.wrappers={task.wrapper}")
@@ -241,9 +242,8 @@ def run(library: str, name: str, task: Task, seed: int, rows: Path, workdir: Pat
     if any(key.items() <= row.items() for row in read(rows)):
         return
     started = time.monotonic()
-    ends = TRAININGS[library](
-        name, task, seed, workdir / f"{library}-{name.replace('/', '-')}-{task.steps}-{seed}"
-    )
+    folder = workdir / f"{library}-{name.replace('/', '-')}-{task.steps}-{seed}"
+    ends = TRAININGS[library](name, task, seed, folder)
     seconds = round(time.monotonic() - started)
     line = json.dumps({**key, "curve": curve(ends, task.steps), "seconds": seconds})
     with rows.open("a", encoding="utf-8") as file:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
 WORDS = {"prompt_tokens": 12, "batch_size": 2}
-# Those whose programs take longest to compile, and a GPU's, which differ from the others in their sizes alone.
+# Those whose programs take longest to compile, and a GPU's, which are the CPU's with other models and sizes.
 LONG = {"language_update", "text_train", "score_gpu", "generate_gpu"}
 REAL: dict[str, dict[str, Any]] = {
     "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},

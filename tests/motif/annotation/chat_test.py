@@ -60,7 +60,7 @@ def test_each_attempt_has_a_seed_of_its_own():
     assert seeds(seed=3) != [first, second]
 
 
-def test_a_seed_has_31_bits_which_all_servers_take():
+def test_a_seed_has_at_most_31_bits():
     assert all(0 <= seed < 2**31 for seed in [*seeds(), *seeds(seed=3)])
 
 
