@@ -30,8 +30,9 @@ for policy in agent random; do
   stage evaluate.py:quickstart "$doorkey/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$doorkey/agent" \
     --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.seed="$evaluation_seed"
 done
-stage report.py:quickstart "$doorkey/report" --config.dataset_dir="$doorkey/dataset" --config.reward.dir="$doorkey/reward" \
-  --config.reward.threshold=auto --config.agent.dir="$doorkey/agent" --config.evaluations="$doorkey/evaluate_agent,$doorkey/evaluate_random"
+stage report.py:quickstart "$doorkey/report" --config.title="Motif quickstart: DoorKey" --config.dataset_dir="$doorkey/dataset" \
+  --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.agent.dir="$doorkey/agent" \
+  --config.evaluations="$doorkey/evaluate_agent,$doorkey/evaluate_random"
 # The film of a game: its path is printed, the folder has it as a page besides.
 stage visualize.py "$doorkey/film" --config.policy=agent --config.agent.dir="$doorkey/agent" --config.live=False \
   --config.forms.gif=True --config.seed="$evaluation_seed"
@@ -47,5 +48,6 @@ for policy in agent random; do
   stage evaluate.py:quickstart "$runs/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$runs/agent" \
     --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed" --config.environment.max_episode_steps=500
 done
-stage report.py:quickstart "$runs/report" --config.dataset_dir="$runs/dataset" --config.reward.dir="$runs/reward" \
-  --config.agent.dir="$runs/agent" --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"
+stage report.py:quickstart "$runs/report" --config.title="Motif quickstart: NetHack" --config.dataset_dir="$runs/dataset" \
+  --config.reward.dir="$runs/reward" --config.agent.dir="$runs/agent" \
+  --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"

@@ -95,7 +95,7 @@ for policy in agent random; do
     --config.environment.max_episode_steps=500
 done
 for game in "$doorkey" "$nethack"; do
-  stage report.py:quickstart "$game/report" --config.title="Judged by $(basename "$model")" --config.dataset_dir="$game/dataset" \
-    --config.reward.dir="$game/reward" --config.reward.threshold=auto --config.agent.dir="$game/agent" \
-    --config.evaluations="$game/evaluate_agent,$game/evaluate_random"
+  stage report.py:quickstart "$game/report" --config.title="$(basename "$game"): judged by $(basename "$model")" \
+    --config.dataset_dir="$game/dataset" --config.reward.dir="$game/reward" --config.reward.threshold=auto \
+    --config.agent.dir="$game/agent" --config.evaluations="$game/evaluate_agent,$game/evaluate_random"
 done
