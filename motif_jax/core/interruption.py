@@ -10,7 +10,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -28,6 +29,25 @@ class StoppedError(Exception):
 def never() -> bool:
     """False: the `stopped` of callers that never stop."""
     return False
+
+
+class Patience:
+    """How long a requested stop waits for work that takes minutes and is lost where it is left."""
+
+    # Some schedulers kill a job 30 seconds after they asked it to stop.
+    SECONDS = 10.0
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
+        self._asked_at: float | None = None
+
+    def check(self) -> None:
+        """Raises StoppedError: a stop was requested `SECONDS` ago, as calls of this method have seen it."""
+        now = time.monotonic()
+        if self._asked_at is None and self._stopped():
+            self._asked_at = now
+        if self._asked_at is not None and now - self._asked_at > self.SECONDS:
+            raise StoppedError
 
 
 class Interruption:

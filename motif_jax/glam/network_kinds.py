@@ -30,7 +30,7 @@ class LanguageNetworkKind(NetworkKind):
     named_by = "model"
     splits = True
     defaults_of_older_runs = MappingProxyType({"network.chat": chat_prompts.NEVER})
-    announces_compilation = True
+    is_slow = True
 
     @classmethod
     def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:

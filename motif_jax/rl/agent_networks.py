@@ -28,14 +28,14 @@ class NetworkKind(abc.ABC):
     Attributes:
       named_by: the key of `config.network` that holds the path of its files; used in errors.
       splits: whether its parameters can be split over devices.
-      announces_compilation: whether its first steps take so long that a training prints what it is doing.
+      is_slow: whether its updates may take minutes, so that a training prints what it does before the first, and a stop waits for none.
       defaults_of_older_runs: dotted key that was added later -> the value that runs made before it used; filled in when such a run is
         resumed or played.
     """
 
     named_by: str = ""
     splits: bool = False
-    announces_compilation: bool = False
+    is_slow: bool = False
     defaults_of_older_runs: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod

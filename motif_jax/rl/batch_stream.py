@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from motif_jax.core.devices.services import Services
-from motif_jax.core.interruption import never
+from motif_jax.core.interruption import Patience, never
 from motif_jax.rl import settings
 from motif_jax.rl.actors.rollouts import Ready
 from motif_jax.rl.batcher import Batch, put
@@ -27,6 +27,7 @@ class BatchStream:
     Args:
       stopped: returns True once the run was asked to stop, while actors start.
       while_playing: called with the number of steps that `get` has played so far.
+      patience: with a stop while `get` plays; None: a stop waits for the batch.
 
     Attributes:
       services: the threads of inference and of the batcher.
@@ -37,10 +38,12 @@ class BatchStream:
         system: System,
         stopped: Callable[[], bool] = never,
         while_playing: Callable[[int], None] = lambda played: None,
+        patience: Patience | None = None,
     ) -> None:
         self._system = system
         self._stopped = stopped
         self._while_playing = while_playing
+        self._patience = patience
         self._in_turns = settings.takes_turns(system.config)
         self._steps_played = 0  # by `_get_in_turn`
         self._batches = 0  # that `_get_in_turn` has returned
@@ -85,7 +88,12 @@ class BatchStream:
                 self._ready.put(put(batch, system.parallel))
 
     def get(self) -> Batch | None:
-        """The next batch, None if none is ready. Raises ServiceFailedError: a thread failed."""
+        """The next batch, None if none is ready.
+
+        Raises:
+          ServiceFailedError: a thread failed.
+          StoppedError: `patience` with a requested stop is at its end.
+        """
         if self._in_turns:
             return self._get_in_turn()
         self.services.check()
@@ -108,6 +116,8 @@ class BatchStream:
                 if not system.config.serial:
                     system.note_play()
                 return put(batch, system.parallel)
+            if self._patience is not None:
+                self._patience.check()
             served = 0
             for number, source in enumerate(system.sources):
                 served += source.inference.serve(_WAIT_SECONDS / len(system.sources), self._hold(number))

@@ -15,6 +15,7 @@ import numpy as np
 from motif_jax.core.devices.memory import return_freed_memory
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.interruption import Patience
 from motif_jax.core.training.finite import all_finite, keep_if
 from motif_jax.rl import agent_checkpoints
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -57,6 +58,7 @@ class Learner:
         whether the update was finite. It takes over the memory of the old state.
       version: the number of updates in `state`.
       failures: skipped updates that nobody has taken yet.
+      patience: with a stop while an update runs; None: a stop waits for the update.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Learner:
         self.version = int(state.step)
         self.state: Any = parallel.replicate(state)
         self.failures: list[Failure] = []
+        self.patience: Patience | None = None
         self._metric_names: list[str] = []  # in the order of the device's array; known once `core` is traced
 
         def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
@@ -118,13 +121,16 @@ class Learner:
         self._meters.add("learner/bytes", batch.num_bytes)
 
     def settle(self) -> None:
-        """Waits for the running update and publishes its parameters before the next one: inference waits for one update at most."""
+        """Waits for the running update and publishes its parameters before the next one: inference waits for one update at most.
+
+        Raises StoppedError: a stop was requested and `patience` is at its end. The learner cannot be used any more.
+        """
         if self._running is None:
             return
         metrics = self._running[0]
         # If the update has already ended, this time is only an upper bound.
         self._meters.add("learner/late", float(metrics.is_ready()))  # type: ignore[attr-defined]
-        jax.block_until_ready(metrics)
+        self._wait(metrics)
         self._meters.add("learner/update", time.perf_counter() - self._launched_at)
         self.publish()
         self._done = self._running
@@ -132,6 +138,16 @@ class Learner:
         if not self._has_settled:
             self._has_settled = True
             return_freed_memory()  # of the compiler
+
+    def _wait(self, metrics: jax.Array) -> None:
+        if self.patience is not None:
+            # Signals are handled between Python's instructions, so not while this thread waits inside of jax.
+            start = time.monotonic()
+            while not metrics.is_ready():  # type: ignore[attr-defined]
+                self.patience.check()
+                one_percent = 0.01 * (time.monotonic() - start)
+                time.sleep(min(max(one_percent, 0.001), 0.1))
+        jax.block_until_ready(metrics)
 
     def publish(self) -> None:
         """Publishes the parameters of `state`, as the learner does after every update, and after a new state was set."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -67,5 +69,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with Interruption() as stop, hosts.locked(workdir):
         hosts.on_first(prepare)
         hosts.require_shared(workdir)
-        finished = AgentTraining(resolved, workdir).run(stop)
+        training = AgentTraining(resolved, workdir)
+        finished = training.run(stop)
+    if training.was_left_unsaved:
+        # Python's own end would wait for the devices.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_CODE)
     return None if finished else EXIT_CODE

@@ -18,7 +18,7 @@ import numpy as np
 
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import AXIS, DataParallel
-from motif_jax.core.interruption import Interruption, StoppedError, never
+from motif_jax.core.interruption import Interruption, Patience, StoppedError, never
 from motif_jax.core.profiling import Profiler
 from motif_jax.core.progress import PLAIN_INTERVAL_SECONDS
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
@@ -67,7 +67,12 @@ class HostSums:
 
 
 class AgentTraining:
-    """A training in a run folder; its `system` is None before `run`."""
+    """A training in a run folder.
+
+    Attributes:
+      system: None before `run`.
+      was_left_unsaved: whether `run` left a rollout or an update that takes minutes; the devices may still compute.
+    """
 
     def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
         self._config = config
@@ -80,9 +85,12 @@ class AgentTraining:
             log_every_seconds=config.log_every_seconds,
         )
         self.system: System | None = None
+        self.was_left_unsaved = False
 
     def run(self, stop: Interruption) -> bool:
-        """Trains until all steps are done (True) or a stop is requested (False); saves in either case."""
+        """Trains until all steps are done (True) or a stop is requested (False); saves in either case, unless a stop comes long before
+        the next update of a slow network.
+        """
         config = self._config
         workdir = self._workdir
         clock = self.clock
@@ -131,14 +139,26 @@ class AgentTraining:
 
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
+            patience = Patience(stopped) if agent_networks.class_of(config).is_slow else None
+            system.learner.patience = patience
             try:
                 messages.compile()
-                stream = enter(BatchStream(system, stopped, messages.play))
+                stream = enter(BatchStream(system, stopped, messages.play, patience))
             except StoppedError:
                 return False
             messages.play(0)  # the programs are compiled by now
-            self._learn(stop, system, stream, records, profiler, messages)
+            try:
+                self._learn(stop, system, stream, records, profiler, messages)
+            except StoppedError:
+                self.was_left_unsaved = True
+                self._print(
+                    f"stopped before the next update, unsaved: the run continues from {self._describe(checkpoints.latest())}"
+                )
         return clock.finished
+
+    @staticmethod
+    def _describe(checkpoint: int | None) -> str:
+        return "its beginning" if checkpoint is None else f"its checkpoint of {checkpoint:,} steps"
 
     def _learn(
         self,
@@ -218,7 +238,7 @@ class StartMessages:
     def __init__(self, config: AgentConfig, print_line: Callable[[str], None]) -> None:
         self._config = config
         self._print_line = print_line
-        self._announces_compilation = agent_networks.class_of(config).announces_compilation
+        self._announces_compilation = agent_networks.class_of(config).is_slow
         self._printed_at = 0.0
 
     def _print(self, line: str) -> None:

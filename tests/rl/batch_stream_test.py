@@ -11,6 +11,7 @@ import pytest
 
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.interruption import Patience, StoppedError
 from motif_jax.rl import batch_stream
 from motif_jax.rl.actors.rollouts import Ready
 from motif_jax.rl.batch_stream import BatchStream
@@ -79,6 +80,18 @@ def test_a_full_batch_needs_no_acting() -> None:
     assert [batch and batch.num_steps for batch in batches] == [1, 2]
     # Of the four slots of the first turns two batches are made.
     assert parts.calls == ["settled", [0.1, None], [0.1, None], [0.1, None], [0.1, None], "settled"]
+
+
+def test_a_rollout_that_takes_long_is_left_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Patience, "SECONDS", -1.0)
+    parts = Parts([0] * 4, serial=True)
+    asked = iter([False, True])
+    stream = BatchStream(parts, patience=Patience(lambda: next(asked)))  # type: ignore[arg-type]
+
+    with pytest.raises(StoppedError):
+        stream.get()
+
+    assert parts.calls == ["settled", [0.1, None], [0.1, None]], "the first turn is played"
 
 
 # A call of inference on policy: the two groups of the source by row 0 and 1, of which some have to wait.

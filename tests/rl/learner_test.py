@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import pytest
 
 from motif_jax.core.devices.meters import Meters, system_metrics
 from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.interruption import Patience, StoppedError
 from motif_jax.rl import batch_stream, settings
 from motif_jax.rl import learner as learner_module
 from motif_jax.rl.algorithms.appo import AppoTrainState
@@ -76,6 +78,38 @@ def in_thread(work: Callable[[], Any]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
+
+
+def held_learner(updates: HeldUpdates) -> Learner:
+    """A learner whose updates run until they are let go."""
+    publisher = Publisher(jax.devices()[:1], lambda params: params)
+    zero = jnp.zeros((), jnp.int32)
+    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
+    parallel = DataParallel(jax.devices()[:1])
+    learner = Learner(lambda *_, **__: None, state, parallel, publisher, Meters())  # type: ignore[arg-type, return-value]
+    learner.update_program = updates
+    return learner
+
+
+def test_a_stop_waits_for_an_update_with_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Patience, "SECONDS", 0.3)
+    updates = HeldUpdates()
+    learner = held_learner(updates)
+    is_asked = threading.Event()
+    learner.patience = Patience(is_asked.is_set)
+    learner.step(BATCH)
+    threading.Timer(0.2, is_asked.set).start()
+
+    start = time.monotonic()
+    with pytest.raises(StoppedError):
+        learner.settle()
+    assert time.monotonic() - start > 0.5
+
+    # An update that ends in time is waited for.
+    learner.patience = Patience(is_asked.is_set)
+    threading.Timer(0.1, updates.launched[0].done.set).start()
+    learner.settle()
+    assert learner.version == 1
 
 
 def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
