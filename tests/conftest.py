@@ -91,6 +91,7 @@ def pytest_collection_finish() -> None:
     """Leaves what was imported and collected out of Python's search for garbage, which takes up to a tenth of the time else."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 50)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -153,6 +153,7 @@ class Page(HTMLParser):
         self.data += data
 
 
+@pytest.mark.slow
 def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) -> None:
     data = run_data(tmp_path)
     shown = made_up_runs.run_page(data, HOSTILE)

@@ -19,6 +19,7 @@ SHORT = {
 }
 
 
+@pytest.mark.slow
 def test_both_sides_give_the_same_answers() -> None:
     line = judge.run(load_config("benchmark", "judge", {**SHORT, "options.shape": "tiny"}))
     assert line["unit"] == "questions/s"

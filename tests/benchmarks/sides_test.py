@@ -61,7 +61,9 @@ class Uncompiled(DataParallel):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in REAL])
+@pytest.mark.parametrize(
+    "name", [extra(name) if name in LONG or name.endswith("_gpu") else name for name in REAL]
+)
 def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
     monkeypatch.setattr(_language, "usable_cores", lambda: 6)

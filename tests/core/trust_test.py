@@ -113,6 +113,7 @@ def test_a_recording_of_a_class_is_read_only_with_trust(ran, tmp_path):
     assert ran.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate_text"])
 def test_stages_open_somebody_elses_folders_only_with_trust(ran, tmp_path, kind):
     config = load_config(kind, "smoke")

@@ -14,7 +14,7 @@ from tests.reward_fixtures import load_config
 MIXED = "BabyAI-MixedTrainLocal-v0"
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
     trained = {"environment.name": MIXED, "environment.babyai_text.kind": "goto"}
     agent = str(tmp_path / "agent")

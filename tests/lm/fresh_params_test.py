@@ -23,6 +23,7 @@ def settings(architecture: str, layers: int = 3) -> ModelConfig:
     return make(architecture, Sizes(width=16, layers=layers, heads=2, max_length=8), 24, TOKENS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "architecture", ["gpt2", *(extra(name) for name in ("t5", "llama", "qwen2", "roberta"))]
 )
@@ -53,6 +54,7 @@ def test_the_program_of_many_layers_is_as_long_as_that_of_two() -> None:
     assert lines(24) <= 1.1 * lines(2)
 
 
+@pytest.mark.slow
 def test_more_layers_compile_no_more_programs(caplog: pytest.LogCaptureFixture) -> None:
     def programs(layers: int) -> int:
         jax.clear_caches()

@@ -38,6 +38,7 @@ def test_without_end_tokens_those_of_the_config_stay(folder: Path, values: dict[
     assert config.read(folder).end_ids == before
 
 
+@pytest.mark.slow
 def test_text_ends_at_an_end_token_of_the_list(folder: Path) -> None:
     text = language.load(folder).generate(["go to"], most=8)[0][0]
     tokens = language.load(folder).tokenizer.encode([text], special=False)[0]

@@ -60,6 +60,7 @@ def peak(path: Path) -> float:
     return peak_bytes / sum(leaf.nbytes for leaf in leaves)
 
 
+@pytest.mark.slow
 def test_safetensors_are_loaded_in_little_more_than_their_size(checkpoint: Path) -> None:
     assert peak(checkpoint) < MOST
 

@@ -38,6 +38,7 @@ def all_tokens(model: LanguageModel) -> jax.Array:
 
 
 # A head of its own, a tied head, a scaled embedding.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3"])
 def test_added_rows_compute_what_merged_tables_do(tmp_path: Path, name: str) -> None:
     model, params = model_of(tmp_path, name)
@@ -78,6 +79,7 @@ def test_merging_changes_the_rows_of_new_tokens_alone(tmp_path: Path, name: str)
         assert (np.asarray(changed[-COUNT:]) != np.asarray(table[-COUNT:])).all()
 
 
+@pytest.mark.slow
 def test_rows_of_new_tokens_have_gradients_as_reader_and_as_writer(tmp_path: Path) -> None:
     model, params = model_of(tmp_path, "llama")
     rows = new_tokens.init(params, COUNT)

@@ -37,6 +37,7 @@ def alone(model: LanguageModel, params, row: list[int]) -> list[float]:
     return [float(jnp.log(jnp.exp(log_probs[jnp.asarray(group)]).sum())) for group in GROUPS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [extra(1), 2, 32])
 def test_prompts_together_are_as_each_alone(model, batch: int) -> None:
     answers = np.zeros((len(ROWS), len(GROUPS)))
@@ -61,6 +62,7 @@ def test_batches_hold_prompts_of_like_length() -> None:
     assert parts == [([3, 1], 32), ([4, 2], 16), ([0], 8)]
 
 
+@pytest.mark.slow
 def test_long_prompts_run_in_small_batches() -> None:
     parts = next_token.batches([3000, 3000, 100, 100], maximum=32, tokens_of_batch=4096)
     assert [part.positions for part in parts] == [[0], [1], [2, 3]]

@@ -93,6 +93,7 @@ def ilql_lines(layers: int) -> int:
     return lines(program, carry, rows)
 
 
+@pytest.mark.slow
 def test_an_update_of_t5_does_not_grow_with_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert update_lines(T5_LAYERS, monkeypatch) <= MOST * update_lines(2, monkeypatch)
 

@@ -12,13 +12,14 @@ from motif_jax.lm import caches, generation
 from motif_jax.lm.sampling import Limits, Sampling
 from motif_jax.lm.segments import Segments
 from tests.lm import recipes
+from tests.sets import extra
 
 pytestmark = pytest.mark.slow
 TOKENS = np.concatenate([recipes.tokens(), recipes.tokens()[:1, ::-1]]).astype(np.int32)
 VALID = np.concatenate([recipes.mask("right"), recipes.mask("none")[:1]])
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.parametrize("name", ["gpt2", extra("t5")])
 def test_segments_write_what_one_loop_writes(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     key = jax.random.key(2)

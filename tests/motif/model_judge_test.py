@@ -83,6 +83,7 @@ class Server:
         return Response(200, {}), json.dumps({"choices": [choice]}).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [PAIR, SINGLE])
 def test_answers_are_those_of_a_server_with_the_same_model(form, folder, config, monkeypatch) -> None:
     texts = PAIRS if form is PAIR else [(text,) for text in TEXTS]

@@ -209,6 +209,7 @@ def test_a_server_is_asked_again_beside_the_training_which_hears_of_a_full_disk(
         wait_until(lambda: service.enqueue([("b",)], [1], None, 0), "it is told", 60, 0.01)
 
 
+@pytest.mark.slow
 def test_a_model_is_asked_in_both_orders(make, tmp_path) -> None:
     folder = made_up_judge.write(tmp_path / "judge")
     values = {"model__model": str(folder), "answer__minimum_mass": 0.0}

@@ -47,11 +47,13 @@ def untrained(
     reward.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("untrained", [False], indirect=True)
 def test_an_untrained_network_pays_nothing(untrained: NetworkReward) -> None:
     assert untrained.lookup(TEXTS).values.tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("untrained", [True], indirect=True)
 def test_a_fresh_network_pays_its_values_as_published(untrained: NetworkReward) -> None:
     values = untrained.lookup(TEXTS).values

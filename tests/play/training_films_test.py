@@ -30,6 +30,7 @@ from tests.core.metrics_test import images
 from tests.play.agent_runs import changed
 from tests.reward_fixtures import REPOSITORY, load_config
 from tests.rl.runs import train
+from tests.sets import extra
 
 TASK = "MiniGrid-DoorKey-8x8-v0"
 REWARD = REPOSITORY / "docs/examples/doorkey/reward.safetensors"
@@ -169,7 +170,7 @@ def test_a_process_that_dies_is_one_line_and_the_next_game_has_its_film(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seconds", "count"), [(120.0, 1), (0.0, 0)])
+@pytest.mark.parametrize(("seconds", "count"), [extra(120.0, 1), (0.0, 0)])
 def test_at_the_end_a_film_is_waited_for_no_longer_than_its_time(
     films: Films, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
 ) -> None:
@@ -226,7 +227,7 @@ def test_what_cannot_be_filmed_is_refused(tmp_path: Path, changes: dict[str, Any
         TrainingFilms.check(agent_config(config_of(**changes)), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_training_shows_its_games_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped once it has shown one."""
     stop = Interruption()

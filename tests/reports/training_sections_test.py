@@ -101,6 +101,7 @@ def test_a_page_shows_four_charts_of_the_training_and_folds_the_rest(tmp_path: P
     assert {"return", "speed", "losses", "time/updates"} <= {plot.title for plot in fold.parts}
 
 
+@pytest.mark.slow
 def test_what_never_changes_is_a_sentence_and_no_chart(tmp_path: Path) -> None:
     data = run_data(tmp_path)
 
@@ -110,6 +111,7 @@ def test_what_never_changes_is_a_sentence_and_no_chart(tmp_path: Path) -> None:
     assert sentence in run_page(data)
 
 
+@pytest.mark.slow
 def test_bands_are_explained_once_on_a_page(tmp_path: Path) -> None:
     data = run_data(tmp_path)
 

@@ -54,7 +54,7 @@ def test_pictures_of_any_size_are_allowed(
     assert spec.observation["observation"].shape == shape
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_it_trains_on_pictures(tmp_path: Path, trusted: None) -> None:
     sizes = {
         "train_for_env_steps": 256,

@@ -98,7 +98,7 @@ def test_a_base_that_has_changed_is_refused(tmp_path: Path) -> None:
         train(run, longer)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_dropout_while_playing_depends_on_no_other_row(tmp_path: Path) -> None:
     changes = {"network.pretrained": False, "compat.glam_untrained_dropout": True}
     run_folder.prepare(tmp_path, config(tmp_path, **changes), train_agent.IDENTITY)

@@ -305,6 +305,7 @@ def test_a_label_set_that_grows_leaves_earlier_views_alone() -> None:
         as_bytes("x" * 257)
 
 
+@pytest.mark.slow
 def test_an_ensemble_pays_less_where_it_disagrees() -> None:
     members = np.array([[0.9, 0.6], [0.7, 0.6]], np.float32)
     np.testing.assert_allclose(cautious(members, 0.0), [0.8, 0.6], rtol=1e-6)

@@ -183,7 +183,7 @@ def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: py
     assert DeadProcess.closed == 3
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of games whose batches still waited when the training ended, too."""
     reward = RewardKind()

@@ -19,7 +19,7 @@ def always(**step: Any) -> str:
     return best_text
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_training_warns_of_a_text_that_pays_each_time(
     trained: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

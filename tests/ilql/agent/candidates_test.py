@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from motif_jax.ilql.agent import candidates
 from motif_jax.lm.sampling import Limits, Sampling
 from tests.lm import models, recipes
 
 
+@pytest.mark.slow
 def test_means_are_of_all_tokens_of_text_and_candidate(loaded: Any) -> None:
     model, params = loaded("gpt2")
     tokens = jnp.asarray(recipes.tokens())

@@ -21,6 +21,7 @@ from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.lm import init_model, lora
 from motif_jax.lm.model import LanguageModel
 from tests.golden_ilql import item_of
+from tests.sets import extra
 
 TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
 GAMMA = 0.9
@@ -172,7 +173,7 @@ def test_an_unfinished_dialogue_of_cql_bootstraps_from_zeros_as_published() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("residual", [False, True], ids=["trunks", "heads"])
+@pytest.mark.parametrize("residual", [extra(False), True], ids=["trunks", "heads"])
 def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
     """Heads of the other form have dropout of their own, also on trunks from which nothing comes that could be left out."""
     objective = objective_of("ilql", dropout=0.5, chunk=4)

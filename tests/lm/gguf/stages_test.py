@@ -26,6 +26,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {"folder": str(folder), "file": str(file)}
 
 
+@pytest.mark.slow
 def test_annotate_labels_as_with_the_folder(tmp_path: Path, models: dict[str, str]) -> None:
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     values = {"dataset_dir": str(dataset), "annotator": "model", "answer.minimum_mass": 0.0}

@@ -262,6 +262,7 @@ def test_without_margin_only_equal_worths_are_a_tie(tmp_path):
     assert [judge.answer(*items).label for items in texts] == [FIRST, SECOND, TIE]
 
 
+@pytest.mark.slow
 def test_most_of_what_the_game_really_says_is_known(lexicon):
     env = registry.make("NetHackScore-v1")
     out = empty_observation(env.spec)

@@ -84,6 +84,7 @@ def member_of(state: EnsembleState, number: int) -> EnsembleState:
     return jax.tree.map(lambda leaf: np.asarray(leaf[number]), state)
 
 
+@pytest.mark.slow
 def test_members_of_an_ensemble_train_as_if_alone(step_case):
     *_, messages, batch = step_case
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", hidden_dim=32))

@@ -106,7 +106,7 @@ SOFT = {"labels.soft": True, "labels.confidence": "probability"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "overrides"), [extra("long", EVERYTHING), ("plain", TUNED), ("plain", SOFT)]
+    ("name", "overrides"), [extra("long", EVERYTHING), ("plain", TUNED), extra("plain", SOFT)]
 )
 def test_training_equals_the_plain_loop(folder, name, overrides):
     # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.

@@ -81,6 +81,7 @@ def assert_renewed(pool: ActorPool, before: set[int], server: int) -> None:
     assert server not in {psutil.Process(pid).ppid() for pid in pool.pids()}
 
 
+@pytest.mark.slow
 def test_actors_whose_server_was_killed_are_renewed(capfd: pytest.CaptureFixture[str]) -> None:
     with playing(config()) as pool:
         before = set(pool.pids())

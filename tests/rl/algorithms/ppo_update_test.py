@@ -83,6 +83,7 @@ def test_a_terminated_episode_ignores_its_last_observations_value() -> None:
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_losses_fall_over_updates_of_one_batch() -> None:
     state, update = start(config(dataclasses.replace(WHOLE, clip_value=1e3)))
     rollouts = batch(3)
