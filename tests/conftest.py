@@ -88,7 +88,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leaves what was imported and collected out of Python's search for garbage, which takes up to a tenth of the time else."""
+    """Leaves what was imported and collected out of Python's search for garbage, which takes up to a tenth of the time else.
+
+    Tracing makes many objects that live on, and each search looks at all of them: by Python's own limits a twentieth of the time.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 50)

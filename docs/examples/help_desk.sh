@@ -34,7 +34,7 @@ play() { # NAME and more flags
 
 train bc clone --config.max_steps=100
 train bc_top best --config.max_steps=100 --config.filter.top=0.3
-train ilql_utterance ilql --config.max_steps=200 --config.initial.policy="$runs/clone" --config.initial.value="$runs/clone" --config.loss.policy=0
+train ilql_utterance ilql --config.max_steps=100 --config.initial.policy="$runs/clone" --config.initial.value="$runs/clone" --config.loss.policy=0
 
 play clone
 play best
