@@ -29,7 +29,7 @@ play() { # NAME and more flags
   local name=$1
   shift
   python -m motif_jax.launch --config=configs/evaluate_text.py --workdir="$runs/${name}_games" --config.agent="$runs/$name" \
-    --config.episodes=200 --config.seed="1$seed" --config.decode.max_tokens=16 "$@"
+    --config.trust=help_desk:HelpDesk --config.episodes=200 --config.seed="1$seed" --config.decode.max_tokens=16 "$@"
 }
 
 train bc clone --config.max_steps=100
