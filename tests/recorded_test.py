@@ -16,6 +16,7 @@ from motif_jax.play.films import player
 from tests import made_up_films, made_up_runs
 from tests.envs.playing import installed_names
 from tests.recorded_outputs import assert_matches_recording
+from tests.sets import extra
 
 # One environment of each kind and of each family of levels; others differ in their tables alone.
 ENVIRONMENTS = [
@@ -77,7 +78,7 @@ def test_the_report_of_a_run_is_this_text(tmp_path: Path, record: bool) -> None:
     assert_matches_recording("report.md", report, record, exact=False)
 
 
-@pytest.mark.parametrize("hacking", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("hacking", [extra(False), True])
 def test_a_reports_page_and_texts_agree(tmp_path: Path, hacking: bool) -> None:
     data = made_up_runs.run_data(tmp_path, hacking=hacking)
     texts = made_up_runs.run_texts(data)

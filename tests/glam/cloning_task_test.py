@@ -83,6 +83,7 @@ def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.extra
 def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
     parallel = DataParallel(jax.local_devices()[:1])
     tokens = np.arange(5, 29, dtype=np.int32)

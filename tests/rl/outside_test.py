@@ -10,6 +10,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
+from tests.sets import extra
 
 FAMILIAR = {
     "reward__kind": "tests.rl.outside_parts:Familiar",
@@ -23,7 +24,7 @@ FAMILIAR = {
     ("first", "later", "message"),
     [
         (FAMILIAR, {}, r"holds reward, which this version and config do not use"),
-        ({}, FAMILIAR, r"has no reward: it has .*params"),
+        extra({}, FAMILIAR, r"has no reward: it has .*params"),
     ],
     ids=["too many items", "too few items"],
 )
