@@ -6,8 +6,8 @@
 # Claims, committed before a run had ended, for SmolLM2-135M-Instruct, 200 dialogues each, 95 % intervals apart:
 #   1. the clerk of the best dialogues earns more than the clone of all;
 #   2. ILQL, which says the best of 8 utterances that the clone draws, earns more than both.
-# The second does not hold at method.polyak=0.005, the default: targets have moved by two fifths after 100 steps. Claimed for 0.05, before
-# its run: it holds.
+# The first holds. The second does not at method.polyak=0.005, the default, by which targets have moved two fifths after 100 steps. Claimed
+# for 0.05, before its run, it holds against the clone alone (docs/examples/index.md).
 set -euo pipefail
 
 model=$1
