@@ -98,9 +98,9 @@ def test_a_stop_waits_for_an_update_with_patience(monkeypatch: pytest.MonkeyPatc
     is_asked = threading.Event()
     learner.patience = Patience(is_asked.is_set)
     learner.step(BATCH)
+    start = time.monotonic()
     threading.Timer(0.2, is_asked.set).start()
 
-    start = time.monotonic()
     with pytest.raises(StoppedError):
         learner.settle()
     assert time.monotonic() - start > 0.5
