@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
+import pytest
+
+from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.glam import probe_language_agent
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
 from tests.processes import Program, checkpoint_steps, ended, launch, wait_until
-from tests.reward_fixtures import load_config, run_stage
+from tests.reward_fixtures import command, environment, load_config, run_stage
+
+# A training that is asked to stop while it plays or learns, once it has two checkpoints, and waits for nothing then.
+IMPATIENT = """
+import os, pathlib, signal
+from motif_jax import launch
+from motif_jax.core.interruption import Patience
+from tests.processes import checkpoint_steps
+
+is_asked = False
+check = Patience.check
+
+def check_and_ask(patience):
+    global is_asked
+    if not is_asked and len(checkpoint_steps(pathlib.Path(os.environ["AGENT"]))) > 1:
+        is_asked = True
+        os.kill(os.getpid(), signal.SIGTERM)
+    check(patience)
+
+Patience.SECONDS = -1.0
+Patience.check = check_and_ask
+launch.main()
+"""
 
 
 def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
@@ -62,3 +88,30 @@ def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) ->
     run_stage("evaluate", tmp_path / "evaluation", "", policy=str(agent), episodes=3)
     evaluation = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert evaluation["episodes"] == 3
+
+
+@pytest.mark.extra
+def test_a_stop_that_waits_for_nothing_leaves_a_run_that_continues(tmp_path: Path) -> None:
+    model = talkers.write(tmp_path / "model")
+    agent = tmp_path / "agent"
+    log = tmp_path / "log"
+
+    def start(code: str, steps: int) -> Program:
+        flags = (
+            f"--config.network.model={model}",
+            "--config.network.prompt_tokens=160",
+            "--config.save_every_seconds=0.01",
+            f"--config.train_for_env_steps={steps}",
+        )
+        _, _, _, *arguments = command("train_language_agent", agent, *flags, variant="smoke")
+        return Program([sys.executable, "-c", code, *arguments], log, {**environment(), "AGENT": str(agent)})
+
+    program = start(IMPATIENT, 1_000_000)
+    with ended([program]):
+        assert program.wait() == EXIT_CODE, program.text()[-2000:]
+    saved = checkpoint_steps(agent)[-1]
+    assert f"unsaved: the run continues from its checkpoint of {saved:,} steps" in program.text()
+
+    program = start("from motif_jax import launch; launch.main()", saved + 100)
+    with ended([program]):
+        assert program.wait() == 0, program.text()[-2000:]
