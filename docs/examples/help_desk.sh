@@ -10,8 +10,8 @@
 # for 0.05, before its run, it holds against the clone alone (docs/examples/index.md).
 set -euo pipefail
 
-model=$1
-seed=$2
+model=${1:?usage: bash docs/examples/help_desk.sh MODEL SEED}
+seed=${2:?usage: bash docs/examples/help_desk.sh MODEL SEED}
 runs=runs/desk_$seed
 mkdir -p "$runs"
 export PYTHONPATH=docs/examples${PYTHONPATH:+:$PYTHONPATH}
