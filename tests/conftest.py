@@ -141,8 +141,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        # Each of them starts a stage, or reads what one has left.
-        if "end_to_end" in item.path.parts or "trained" in item.fixturenames:
+        # Each of them starts a stage, reads what one has left, or opens a browser.
+        is_of_a_stage = "end_to_end" in item.path.parts or "trained" in item.fixturenames
+        if is_of_a_stage or item.get_closest_marker("browser"):
             item.add_marker("slow")
     if config.getoption("--all") or config.option.markexpr:
         return
@@ -155,12 +156,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="module")
-def clear_compiled_programs() -> Iterator[None]:
+def clear_compiled_programs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Clears jax's caches between files only where the worker has grown: programs are shared, but all of them take 4 GB."""
     yield
     if "jax" in sys.modules:
         if psutil.Process().memory_info().rss > CLEAR_ABOVE_BYTES:
             sys.modules["jax"].clear_caches()
+        if request.config.getoption("--quick"):
+            return
         from motif_jax.core.devices import compiled_programs
 
         # Of processes that a test killed. What another process of the tests writes at this moment is compiled once more.

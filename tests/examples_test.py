@@ -237,6 +237,7 @@ def share_of_caught_balls(policy, games):
     return caught / games
 
 
+@pytest.mark.slow
 def test_random_play_catches_less_than_a_quarter_of_the_balls(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     draws = np.random.default_rng(0)

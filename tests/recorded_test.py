@@ -43,6 +43,7 @@ def played(name: str, first_seed: int = 0, steps: int = 60) -> list[Any]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_an_environment_shows_what_its_spec_says(name: str) -> None:
     observation = registry.spec(name).observation
@@ -56,6 +57,7 @@ def test_an_environment_shows_what_its_spec_says(name: str) -> None:
         assert info["length"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_return_of_an_episode_is_the_sum_of_its_rewards(name: str) -> None:
     total = 0.0
@@ -66,6 +68,7 @@ def test_the_return_of_an_episode_is_the_sum_of_its_rewards(name: str) -> None:
             total = 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_an_environment_plays_the_same_game_for_the_same_seed(name: str) -> None:
     np.testing.assert_equal(played(name, steps=30), played(name, steps=30))
@@ -78,6 +81,7 @@ def test_the_report_of_a_run_is_this_text(tmp_path: Path, record: bool) -> None:
     assert_matches_recording("report.md", report, record, exact=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hacking", [extra(False), True])
 def test_a_reports_page_and_texts_agree(tmp_path: Path, hacking: bool) -> None:
     data = made_up_runs.run_data(tmp_path, hacking=hacking)

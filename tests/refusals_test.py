@@ -66,6 +66,7 @@ def cases(listed: str, folder: Path) -> dict[str, list[str]]:
     return {case: [f"--config.{flag}" for flag in flags] for case, flags in flags_of_case.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", REFUSED)
 def test_a_misfit_is_refused_before_the_run_folder_is_made(
     config: str, inputs: Path, tmp_path: Path, record: bool
@@ -81,6 +82,7 @@ def test_a_misfit_is_refused_before_the_run_folder_is_made(
     recorded_outputs.assert_matches_recorded_section("refusals.txt", config, "\n".join(lines), record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", TAKEN)
 def test_a_value_at_its_limit_is_accepted(config: str, inputs: Path, tmp_path: Path) -> None:
     for case, flags in cases(TAKEN[config], inputs).items():

@@ -92,6 +92,7 @@ def changes_of_variant(name: str, variant: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_variants_change_the_recorded_keys(record: bool) -> None:
     lines: list[str] = []
     for name in NAMES:

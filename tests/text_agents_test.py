@@ -53,6 +53,7 @@ def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: P
     assert lodge.advantage == pytest.approx(values.advantage[6:].sum(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_impossible_values_are_refused_in_one_line(run: Path, tmp_path: Path) -> None:
     agent = text_agents.load(run)
     for dialogue, decode, line in (

@@ -22,7 +22,9 @@ from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from tests.processes import wait_until
 
-PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
+PARAMS = jax.device_put(
+    {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}, "bias": np.ones(3, jnp.bfloat16)}
+)
 
 
 @pytest.fixture
@@ -114,8 +116,8 @@ def step_seven(tmp_path: Path) -> Iterator[Checkpoints]:
 
 
 KERNEL = "float32[2, 3]"
-OTHER_SHAPE = {"dense": {"kernel": jnp.zeros((2, 4))}, "bias": PARAMS["bias"]}
-RENAMED = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jnp.ones((), jnp.int8)}
+OTHER_SHAPE = {"dense": {"kernel": jax.device_put(np.zeros((2, 4), np.float32))}, "bias": PARAMS["bias"]}
+RENAMED = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jax.device_put(np.int8(1))}
 ABSENT = f"a/kernel: absent saved, {KERNEL} wanted; b: absent saved, bfloat16[3] wanted; bias: bfloat16[3] saved, absent wanted"
 
 

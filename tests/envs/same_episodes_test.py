@@ -88,6 +88,7 @@ def test_the_games_do_not_read_the_users_settings(usual, tmp_path):
     assert played(GAMES, tmp_path, NETHACKOPTIONS="role:sam,name:Other,pettype:dog,!number_pad") == usual
 
 
+@pytest.mark.slow
 def test_no_world_depends_on_the_order_of_hashes(tmp_path):
     digests = {played((*WORLDS, GAMES[2]), tmp_path, PYTHONHASHSEED=seed) for seed in ("0", "1", "4242")}
     assert len(digests) == 1

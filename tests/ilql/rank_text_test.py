@@ -16,6 +16,7 @@ from tests import text_agents
 from tests.reward_fixtures import load_config
 
 
+@pytest.mark.slow
 def test_dialogues_longer_than_the_agent_reads_are_refused(tmp_path: Path) -> None:
     agent = text_agents.write(tmp_path / "ilql")
     dialogues = Dialogues.of([Dialogue((guess,), (-1.0,), True) for guess in ("crane", "a" * 96)])

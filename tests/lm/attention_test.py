@@ -90,6 +90,7 @@ def test_caches_grow_shrink_and_change_places() -> None:
     assert prompt.keys[0].keys[:, 0, :, 0].tolist() == [[20, 21], [12, 13]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
 def test_a_head_attends_to_the_shared_and_its_own_keys_with_one_softmax(key_heads: int) -> None:
     draws = np.random.default_rng(0)

@@ -35,7 +35,8 @@ HEADS = Heads(
         "pessimist": HeadConfig(VOCAB, (WIDTH,), constant=-4.4),
     },
 )
-PARAMS = HEADS.init(jax.random.key(0))
+# As one program: outside of one, each draw is compiled by itself while the tests are collected.
+PARAMS = jax.jit(HEADS.init)(jax.random.key(0))
 STATES = States(*jax.random.normal(jax.random.key(1), (2, 5, 3, WIDTH)))
 
 

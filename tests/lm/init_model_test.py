@@ -120,6 +120,7 @@ def test_the_other_heads_attend_to_neighbours(
     assert weights[:, :2].max() < 0.5
 
 
+@pytest.mark.slow
 def test_comparing_heads_change_keys_of_half_the_heads_and_biases_alone(comparing: Comparing) -> None:
     fresh = flatten_dict(jax.device_get(comparing.fresh), sep="/")
     params = flatten_dict(comparing.params, sep="/")

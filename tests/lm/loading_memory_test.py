@@ -65,6 +65,7 @@ def test_safetensors_are_loaded_in_little_more_than_their_size(checkpoint: Path)
     assert peak(checkpoint) < MOST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["F32", "Q8_0"])
 def test_gguf_file_is_loaded_in_little_more_than_its_size(
     tmp_path: Path, checkpoint: Path, dtype: str

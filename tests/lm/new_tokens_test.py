@@ -53,6 +53,7 @@ def test_added_rows_compute_what_merged_tables_do(tmp_path: Path, name: str) -> 
     assert np.abs(logits - logits_of(model, params, tokens)).max() > 0.1
 
 
+@pytest.mark.slow
 def test_fresh_rows_leave_the_model_as_it_is(tmp_path: Path) -> None:
     model, params = model_of(tmp_path, "llama")
     tokens = all_tokens(model)

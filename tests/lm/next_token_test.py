@@ -46,6 +46,7 @@ def test_prompts_together_are_as_each_alone(model, batch: int) -> None:
     np.testing.assert_allclose(answers, [alone(*model, row) for row in ROWS], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_nothing_needs_to_be_shared(model) -> None:
     (answer,) = NextToken(*model, GROUPS)(ROWS[:1])
     np.testing.assert_allclose(answer[1][0], alone(*model, ROWS[0]), atol=2e-5)

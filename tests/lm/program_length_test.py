@@ -98,6 +98,7 @@ def test_an_update_of_t5_does_not_grow_with_layers(monkeypatch: pytest.MonkeyPat
     assert update_lines(T5_LAYERS, monkeypatch) <= MOST * update_lines(2, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [scores, text])
 def test_scores_and_texts_do_not_grow_with_layers(function: Any) -> None:
     assert model_lines(T5_LAYERS, function) <= MOST * model_lines(2, function)

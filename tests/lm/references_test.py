@@ -106,6 +106,7 @@ def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
     assert ours == [row[: row.index(stop) + 1] if stop in row else row for row in theirs.tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     model, params = loaded(name)

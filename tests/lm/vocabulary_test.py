@@ -35,6 +35,7 @@ def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(na
         np.testing.assert_allclose(rows, np.concatenate([table, fresh]), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_new_rows_begin_at_those_of_a_token(name: str) -> None:
     settings = dataclasses.replace(config.parse(recipes.CONFIGS[name]), vocab_size=4)

@@ -14,6 +14,8 @@ from tests import made_up_judge
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["You kill the newt!", "It's a wall.", "You see here a dagger.", "$ - 4 gold pieces."]
 PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != second]
 

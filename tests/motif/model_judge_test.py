@@ -102,6 +102,7 @@ def test_answers_are_those_of_a_server_with_the_same_model(form, folder, config,
     assert np.ptp(expected, axis=0).max() > 1e-2  # the questions differ, so that their answers can
 
 
+@pytest.mark.slow
 def test_what_prompts_share_counts_as_cached(config) -> None:
     (answer,) = asked(config(), PAIR, [Question("0" * 32, PAIRS[0])])
     prompt, completion, cached = answer.tokens

@@ -24,6 +24,7 @@ def test_an_untrained_head_spreads_actions_nearly_evenly() -> None:
     assert 2 * math.log(2) - 0.06 < entropy < 2 * math.log(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", range(len(OUTPUTS)))
 def test_the_density_of_all_actions_adds_up_to_one(row: int) -> None:
     edges = np.linspace(-12, 12, 2001)

@@ -206,6 +206,7 @@ class Deadly(Corridor):
         super().reset(seed, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda spec: RandomPolicy(), Flyer], ids=["random", "batched"])
 def test_an_episode_that_kills_its_workers_is_named(make):
     name = f"{__name__}:Deadly"

@@ -187,6 +187,7 @@ READ_TESTS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_language_model_takes_all_tests_that_its_room_has_space_for(talker):
     names, left_out = names_of_tests(without_policy(talker), ["all"])
 
@@ -197,12 +198,14 @@ def test_a_language_model_takes_all_tests_that_its_room_has_space_for(talker):
     )
 
 
+@pytest.mark.slow
 def test_words_that_the_tokenizer_does_not_distinguish_are_left_out(talker):
     _, left_out = names_of_tests(without_policy(talker), ["all"])
 
     assert left_out["action_names"] == "candidates ' take' and ' release' have the same tokens"
 
 
+@pytest.mark.slow
 def test_a_given_length_of_prompts_replaces_the_room_of_tests(talker):
     names, left_out = names_of_tests(without_policy(talker), ["french", "all"], prompt_tokens=150)
 

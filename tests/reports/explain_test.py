@@ -97,6 +97,7 @@ def test_a_reward_of_one_evaluation_has_no_curves(two):
     assert page.count("only one evaluation") == 1
 
 
+@pytest.mark.slow
 def test_a_text_says_how_often_it_was_seen(two):
     typed = [reward("default", [0.5, -0.5]), reward("combat", [0.25, 0.1])]
 
@@ -106,6 +107,7 @@ def test_a_text_says_how_often_it_was_seen(two):
     assert "never in the dataset: a guess" in page
 
 
+@pytest.mark.slow
 def test_only_the_most_frequent_messages_are_in_the_table(two):
     page = explain.render(two, "now", 2)
 
@@ -137,7 +139,6 @@ def test_without_a_threshold_every_bar_is_paid():
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_the_page_searches_and_sorts(two, tmp_path):
     (tmp_path / "explain.html").write_text(explain.render(two, "now", 9), encoding="utf-8")
     with browser.open_browser() as driver:

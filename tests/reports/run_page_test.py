@@ -21,7 +21,6 @@ def opened(tmp_path_factory):
         yield driver, data, folder
 
 
-@pytest.mark.slow
 def test_best_and_worst_recorded_games_of_the_training(opened):
     driver, data, folder = opened
     shown = browser.rows(driver, "training-games-table")

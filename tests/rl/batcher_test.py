@@ -238,6 +238,7 @@ def test_meters_count_the_rows_that_were_served(undisturbed: Play) -> None:
     assert sums["inference/rows"] == sum(undisturbed.served)
 
 
+@pytest.mark.slow
 def test_a_restored_batcher_continues_as_undisturbed(undisturbed: Play) -> None:
     before = Play()
     before.start()

@@ -82,8 +82,8 @@ def train(state, gradient):
 
 
 SIZE = 1 << 16
-STATE = tuple(jnp.full(SIZE, value) for value in (1.0, 2.0, 3.0))
-GRADIENT = jnp.full(SIZE, 2.0)
+STATE = jax.device_put(tuple(np.full(SIZE, value, np.float32) for value in (1, 2, 3)))
+GRADIENT = jax.device_put(np.full(SIZE, 2, np.float32))
 
 
 def test_a_chain_of_updates_happens_in_the_memory_of_the_old_values():

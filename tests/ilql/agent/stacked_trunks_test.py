@@ -16,7 +16,7 @@ from tests.lm import recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 VALID = jnp.asarray(recipes.mask("left"))
-GOOD = jnp.ones((3, 2, 2), bool).at[1, 0, 1].set(False).at[2, 1].set(False)
+GOOD = jnp.asarray(np.array([[[1, 1], [1, 1]], [[1, 0], [1, 1]], [[1, 1], [0, 0]]], bool))
 
 
 def run(stacked: StackedModels, embeddings: jax.Array, trees: list[Any]) -> DecodeState:

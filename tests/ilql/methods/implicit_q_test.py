@@ -55,6 +55,7 @@ def test_an_expectile_weighs_errors_by_their_sign() -> None:
     np.testing.assert_allclose(errors, [0.7 * 4, 0.3 * 4, 0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_expectile_regression_ends_at_the_expectile() -> None:
     """Where the gradient is 0, the weighted errors above and below are equal (Newey and Powell 1987)."""
     targets = jnp.array([0.0, 1.0, 2.0, 7.0])

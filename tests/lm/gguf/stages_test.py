@@ -41,6 +41,7 @@ def test_annotate_labels_as_with_the_folder(tmp_path: Path, models: dict[str, st
     np.testing.assert_allclose(of_file, of_folder, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_score_text_scores_as_with_the_folder(tmp_path: Path, models: dict[str, str]) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join(CAPTIONS))

@@ -88,6 +88,7 @@ with writer.TokensWriter(folder, 1000, "a tokenizer") as w:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["unsaved", "before the rename"])
 def test_a_killed_writer_goes_on_behind_its_last_safe_item(tmp_path, when):
     killed(KILLED, str(tmp_path / "d"), when)

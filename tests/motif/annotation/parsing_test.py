@@ -71,6 +71,7 @@ def test_bad_forms():
             make_form(template, words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [" ", "best_description", "best_description ", "best ", "best_", "best_description: ", "1", "\n", "best_description:1 or ",

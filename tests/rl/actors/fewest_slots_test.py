@@ -54,6 +54,7 @@ def is_stuck(per_group: int, workers: int, slots: int, columns: int, order: rand
     return False
 
 
+@pytest.mark.slow
 @all_sizes
 def test_the_fewest_slots_suffice(workers: int, per_group: int) -> None:
     order = random.Random(0)
@@ -65,6 +66,7 @@ def test_the_fewest_slots_suffice(workers: int, per_group: int) -> None:
         assert not is_stuck(per_group, workers, slots, columns, order), columns
 
 
+@pytest.mark.slow
 @all_sizes
 def test_one_slot_fewer_does_not_suffice(workers: int, per_group: int) -> None:
     order = random.Random(0)

@@ -95,6 +95,7 @@ def test_actors_whose_server_was_killed_are_renewed(capfd: pytest.CaptureFixture
     assert "the process that it was forked from died" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_before_it_forks_is_replaced(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_broken_actor_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
             play(pool, lambda: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", ["fork", "exec"])
 def test_an_actors_full_disk_ends_the_run_at_once(tmp_path: Path, start_method: str, capfd: Any) -> None:
     full = tmp_path / "full"

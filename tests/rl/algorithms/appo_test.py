@@ -53,6 +53,7 @@ def test_first_statistics_are_those_of_the_batch() -> None:
     np.testing.assert_allclose(value_normalisation.moments(after), (2, 1))
 
 
+@pytest.mark.slow
 def test_rows_too_old_have_no_loss_but_normalise_advantages() -> None:
     state, update = start(config(Appo(max_policy_lag=5)))
     rollouts = batch()

@@ -45,6 +45,7 @@ def test_minibatches_differ_from_block_to_block_and_epoch_to_epoch() -> None:
     assert not np.array_equal(drawn(1), drawn(1, seed=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_minibatches_do_not_depend_on_the_number_of_devices(devices: int) -> None:
     np.testing.assert_array_equal(drawn(devices), drawn(1))

@@ -57,6 +57,7 @@ def test_parts_of_a_minibatch_add_up_to_it(compat: Compat) -> None:
     np.testing.assert_allclose(change(state, at_once), change(state, in_parts), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_published_broadcast_changes_the_value_loss_alone() -> None:
     _, mended = updated(WHOLE)
     _, published = updated(WHOLE, compat=Compat(glam_value_broadcast=True))
@@ -64,6 +65,7 @@ def test_the_published_broadcast_changes_the_value_loss_alone() -> None:
     assert published["loss/policy"] == pytest.approx(float(mended["loss/policy"]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_truncated_episode_bootstraps_from_its_last_observation() -> None:
     rollouts = batch(padding=0.0)
     final = np.asarray(rollouts.last[:-1])
@@ -107,6 +109,7 @@ def test_advantages_are_described_before_they_are_normalised() -> None:
 TWICE = dataclasses.replace(WHOLE, minibatch_size=12, microbatch_size=12, epochs=2)
 
 
+@pytest.mark.slow
 def test_a_distant_limit_takes_all_minibatches() -> None:
     state, _ = start(config(TWICE))
     without, _ = updated(TWICE)
@@ -115,6 +118,7 @@ def test_a_distant_limit_takes_all_minibatches() -> None:
     np.testing.assert_allclose(change(state, without), change(state, within), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_exceeded_takes_no_minibatch() -> None:
     state, _ = start(config(TWICE))
     stopped, metrics = updated(dataclasses.replace(TWICE, kl_limit=1e-9))
@@ -202,6 +206,7 @@ def divergence_of_actions(state: Any, rollouts: Any) -> np.ndarray:
     return np.asarray(rollouts.behaviour_log_prob - reference)
 
 
+@pytest.mark.slow
 def test_the_penalty_lowers_rewards_by_each_actions_divergence() -> None:
     state, update = start(config(PENALISED, reward=UNSCALED))
     rollouts = batch()
@@ -217,6 +222,7 @@ def test_the_penalty_lowers_rewards_by_each_actions_divergence() -> None:
     np.testing.assert_allclose(change(state, after), change(state, alone), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_penaltys_coefficient_moves_towards_its_target() -> None:
     state, update = start(config(PENALISED, reward=UNSCALED))
     rollouts = batch()

@@ -22,7 +22,15 @@ ALGORITHMS = {
     "ppo": Ppo(minibatch_size=12, microbatch_size=12, epochs=1),
     "drrn": QLearning(epochs=1, replay_steps=24, replay_draw=24),
 }
-by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+# The quick tests take one: each compiles its own update for every test.
+by_algorithm = pytest.mark.parametrize(
+    "algorithm",
+    [
+        pytest.param(ALGORITHMS["appo"], id="appo"),
+        pytest.param(ALGORITHMS["ppo"], id="ppo", marks=pytest.mark.slow),
+        pytest.param(ALGORITHMS["drrn"], id="drrn", marks=pytest.mark.slow),
+    ],
+)
 
 
 @by_algorithm
@@ -117,6 +125,7 @@ def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
     assert metrics["reward/total_mean"] == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pays_last_text", [True, False])
 @by_algorithm
 def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_text: bool) -> None:
