@@ -117,7 +117,7 @@ class TorchJudge:
         rotary = self._config.rotary
         assert rotary is not None
         width = self._config.head_width
-        frequencies = rotary.theta ** -(self._torch.arange(0, width, 2) / width)
+        frequencies = 1 / rotary.theta ** (self._torch.arange(0, width, 2) / width)
         angles = self._torch.arange(start, start + length)[:, None] * frequencies
         both_halves = self._torch.cat([angles, angles], dim=-1)
         return both_halves.cos(), both_halves.sin()
