@@ -151,6 +151,8 @@ class AgentTraining:
                 self._learn(stop, system, stream, records, profiler, messages)
             except StoppedError:
                 self.was_left_unsaved = True
+                # A checkpoint that is being written is the one that the next start continues from.
+                checkpoints.wait()
                 self._print(
                     f"stopped before the next update, unsaved: the run continues from {self._describe(checkpoints.latest())}"
                 )
