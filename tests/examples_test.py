@@ -58,12 +58,13 @@ def runs(dataset: Path) -> Path:
     return folder
 
 
-def start(*command: object, **more: str) -> None:
-    """Runs a program of the examples' own environment."""
+def start(*command: object, **more: str) -> str:
+    """Runs a program of the examples' own environment; returns what it prints."""
     variables = {**environment(), "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{REPOSITORY}", **more}
     line = [str(PYTHON), *map(str, command)]
     done = subprocess.run(line, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @of_their_environment
@@ -82,6 +83,18 @@ def test_an_agent_is_trained_with_a_reward_round_nethack(runs, tmp_path, script,
     assert any(row.get("counted_return", 0.0) for row in history), "the reward paid for something"
     # Only the intrinsic reward is learned from, at half its size.
     assert last["total_return"] == pytest.approx(0.5 * last["counted_return"], abs=1e-3)
+
+
+@of_their_environment
+def test_scores_of_actions_are_those_of_transformers():
+    sizes = {"model": "tiny_t5", "candidates": 3, "prompt_tokens": 12, "seconds": 0.01, "torch": True}
+    flags = [f"--config.options.{name}={value}" for name, value in sizes.items()]
+    output = start(
+        "-m", "motif_jax.launch", "--config=configs/benchmark.py:score", "--config.repeats=1", *flags
+    )
+    line = json.loads(output.splitlines()[-1])
+    assert line["scores_apart"] < 1e-5
+    assert min(line["value"], line["baseline"]["value"]) > 0
 
 
 @of_their_environment

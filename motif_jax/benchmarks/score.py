@@ -1,10 +1,12 @@
 """Measures scores of candidates after prompts: prompts a second against a row for every candidate with its prompt.
 
-Both sides run in turns with the same weights. It takes a minute on CPU. On a GPU: `configs/benchmark.py:score_gpu`.
+Both sides run in turns with the same weights. It takes a minute on CPU. On a GPU: `configs/benchmark.py:score_gpu`. With `options.torch` the other
+side is transformers' T5, which runs each prompt once, too, as GLAM's released code does.
 """
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -13,43 +15,59 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks import _language, _transformers_score, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.lm import scoring
 
 GPU_SIZE = {"model": "flan_t5_large", "batch_size": 64, "dtype": "bfloat16"}
-check = _language.check
 
 
 def options() -> ConfigDict:
     """The model's shape, prompts at once, candidates and their tokens, `seconds` of each repeat and side."""
-    return _language.options(model="flan_t5_small", batch_size=8, candidates=6, candidate_tokens=2)
+    return _language.options(
+        model="flan_t5_small", batch_size=8, candidates=6, candidate_tokens=2, torch=False
+    )
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for an unknown shape, prompts that are too long, or a side of transformers that cannot be had."""
+    _language.check(config)
+    if config.options.torch:
+        _transformers_score.require(_language.SHAPES[config.options.model])
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     subject = _language.subject(config)
-    sides = {"shared": shared(subject)}
-    if chosen.baseline:
-        sides["rows"] = rows(subject)
     arguments = (subject.params, subject.prompt, subject.valid, subject.candidates)
-    calls = {name: _language.compiled(side, *arguments) for name, side in sides.items()}
+    calls: dict[str, Callable[[], Any]] = {"shared": _language.compiled(shared(subject), *arguments)}
     first = _language.first_step_seconds(calls["shared"])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    baseline_name = "every candidate with its prompt a row of its own"
+    if chosen.torch:
+        baseline_name = "transformers' T5, each prompt encoded once, a row of the decoder for every candidate"
+        scorer = _transformers_score.TransformersScorer(
+            _language.SHAPES[chosen.model], subject.model.config, subject.params
+        )
+        calls["other"] = scorer.scoring(*(np.asarray(array) for array in arguments[1:]))
+    elif chosen.baseline:
+        calls["other"] = _language.compiled(rows(subject), *arguments)
     totals = {name: np.asarray(call()) for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
     apart = None
-    if chosen.baseline:
-        apart = float(np.abs(totals["shared"] - totals["rows"]).max() / np.abs(totals["rows"]).max())
+    if "other" in totals:
+        apart = float(np.abs(totals["shared"] - totals["other"]).max() / np.abs(totals["other"]).max())
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
         config,
         "prompts/s",
         rates["shared"],
-        "every candidate with its prompt a row of its own",
-        rates.get("rows"),
+        baseline_name,
+        rates.get("other"),
         first_step_seconds=first,
         scores_apart=apart,
-        **_language.peak_share(config, _language.product_flops(sides["shared"], *arguments), seconds),
+        peak_bytes_with_compilation=peak,
+        **_language.peak_share(config, _language.product_flops(shared(subject), *arguments), seconds),
     )
 
 

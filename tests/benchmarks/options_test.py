@@ -39,6 +39,12 @@ def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, v
         benchmark.check(load_config("benchmark", name, {f"options.{key}": value}), None)
 
 
+def test_scores_of_another_architecture_are_not_compared_with_t5() -> None:
+    options = {"options.model": "tiny_gpt2", "options.torch": True}
+    with pytest.raises(UserError, match="the other side has no gpt2, only T5"):
+        benchmark.check(load_config("benchmark", "score", options), None)
+
+
 def test_a_line_has_medians_and_the_machine() -> None:
     config = load_config("benchmark", "generate", {"options.seconds": 4.0})
     line = benchmarks.result(config, "m/s", [3.0, 9.0, 5.0], "a snail", [1.0, 2.0, 4.0], name="Ada")
