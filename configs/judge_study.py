@@ -21,7 +21,7 @@ Variants:
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
-             others a judge's besides it. `any_text` pays all messages alike.
+             others a judge's besides it. `any_text` pays all messages alike, `qwen15_sentence` pays sentences apart.
 """
 
 from __future__ import annotations
@@ -47,21 +47,31 @@ def _prepare(
     collect: str,
     models: tuple[str, ...],
     lexicon: str,
-    goal: str = "defaultgoal",
+    goal: str = "",
     settings: str = "minigrid",
+    later_models: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Collected play, and a reward by each judge; `goal` is what the lexicon judges by, `settings` the variant of `train_reward`."""
+    """Collected play, and a reward by each judge.
+
+    Args:
+      goal: what the lexicon judges by; '' for its own default, which the flags of rows that were made without it do not name.
+      settings: the variant of `train_reward`.
+      later_models: asked when the others had been run. They come last: a run's row names all commands before its own, too.
+    """
     commands = {"dataset": collect}
-    annotators = {
-        model: f'{_RECORDED} --config.options={{"file":"docs/studies/judges/{level}_{model}.jsonl.gz"}}'
-        for model in models
-    }
-    annotators["lexicon"] = f"--config.lexicon.file={lexicon} --config.goal={goal}"
+
+    def recorded(model: str) -> str:
+        return f'{_RECORDED} --config.options={{"file":"docs/studies/judges/{level}_{model}.jsonl.gz"}}'
+
+    annotators = {model: recorded(model) for model in models}
+    named_goal = f" --config.goal={goal}" if goal else ""
+    annotators["lexicon"] = f"--config.lexicon.file={lexicon}{named_goal}"
     annotators["coin"] = "--config.annotator=random"
+    annotators |= {model: recorded(model) for model in later_models}
     for judge, flags in annotators.items():
         commands[f"labels_{judge}"] = f"{_LABELS} --config.name={judge} {flags}"
         # Models answer with probabilities, which hold more than the label where they are near one half.
-        soft = " --config.labels.soft=True" if judge in models else ""
+        soft = " --config.labels.soft=True" if judge in (*models, *later_models) else ""
         commands[f"reward_{judge}"] = (
             f"configs/train_reward.py:{settings} {_DATASET} --config.annotator={judge}{soft}"
         )
@@ -79,6 +89,7 @@ def _minihack(
     name: str,
     more_methods: Mapping[str, str] = MappingProxyType({}),
     more_claims: Sequence[str] = (),
+    goal: str = "",
 ) -> dict[str, Any]:
     """The study of a level that random labels are not expected to teach; trained as in configs/minihack_study.py."""
     methods = {**_methods(_MODELS), **more_methods}
@@ -102,7 +113,7 @@ def _minihack(
     )
     return {
         "rows": f"docs/studies/judges_{level}.jsonl",
-        "prepare": _prepare(level, collect, _MODELS, "minihack.yaml"),
+        "prepare": _prepare(level, collect, _MODELS, "minihack.yaml", goal),
         "training": training,
         "methods": methods,
         "tables": {level: ",".join(methods)},
@@ -145,13 +156,17 @@ def _crafter() -> dict[str, Any]:
 
 def _nethack() -> dict[str, Any]:
     """The study of NetHack itself, where the task's reward alone teaches something, too."""
+    # The two smaller models were added when the others had been run; claimed after they were asked, before their own seeds.
     methods = {
         judge: f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.intrinsic_coefficient=0.5"
-        for judge in ("qwen15", "lexicon", "coin")
+        for judge in (*_MODELS, "lexicon", "coin")
     }
     methods["task"] = "--config.reward.intrinsic_coefficient=0"
     # Added when the others had been run, and KeyRoom had shown that the count alone may teach; claimed before its own seeds.
     methods["any_text"] = "--config.reward.kind=any_text --config.reward.intrinsic_coefficient=0.5"
+    # Added last, since the agents of `qwen15` are paid for "You faint from lack of food.  You regain consciousness.", and each
+    # composition counts as a new text; claimed before its own seeds.
+    methods["qwen15_sentence"] = f"{methods['qwen15']} --config.reward.by=sentence"
     return {
         "rows": "docs/studies/judges_nethack.jsonl",
         # The pairs of launch/quickstart_llm.sh, whose answers these are.
@@ -160,14 +175,17 @@ def _nethack() -> dict[str, Any]:
             "configs/collect.py:quickstart --config.num_pairs=3000",
             ("qwen15",),
             "nethack.yaml",
+            "defaultgoal",
             settings="quickstart",
+            later_models=("qwen05", "smollm2"),
         ),
         "training": "configs/train_agent.py:laptop --config.train_for_env_steps=1000000",
         "methods": methods,
         "tables": {"nethack": ",".join(methods)},
         # Four points are a tenth of what the task's reward alone reaches in twice as many steps (docs/results_laptop.md).
         "claims": "qwen15 > task: kills; qwen15 > task - 4: score; qwen15 > coin: kills; qwen15 > lexicon - 0.5: kills; "
-        "qwen15 > any_text: kills",
+        "qwen15 > any_text: kills; qwen15 > qwen15_sentence: deaths; qwen15_sentence > qwen15 - 0.3: kills; "
+        "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills",
         "lexicon.file": "nethack.yaml",
         "measures": "kills,score,scout,dlvl,deaths",
     }
@@ -206,7 +224,7 @@ _COUNTED_CLAIMS = (
 VARIANTS = {
     "": {},
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
-    "keyroom": _minihack("keyroom", "KeyRoom-S5", _COUNTED, _COUNTED_CLAIMS),
+    "keyroom": _minihack("keyroom", "KeyRoom-S5", _COUNTED, _COUNTED_CLAIMS, "defaultgoal"),
     "crafter": _crafter(),
     "nethack": _nethack(),
 }
