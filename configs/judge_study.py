@@ -21,7 +21,8 @@ Variants:
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
              (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
-             others a judge's besides it. `any_text` pays all messages alike, `qwen15_sentence` pays sentences apart.
+             others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
+             `any_sentence` pay sentences apart.
 """
 
 from __future__ import annotations
@@ -167,6 +168,8 @@ def _nethack() -> dict[str, Any]:
     # Added last, since the agents of `qwen15` are paid for "You faint from lack of food.  You regain consciousness.", and each
     # composition counts as a new text; claimed before its own seeds.
     methods["qwen15_sentence"] = f"{methods['qwen15']} --config.reward.by=sentence"
+    # The control of it, claimed when it had been run, before its own seeds: do sentences paid apart help whatever the judge likes?
+    methods["any_sentence"] = f"{methods['any_text']} --config.reward.by=sentence"
     return {
         "rows": "docs/studies/judges_nethack.jsonl",
         # The pairs of launch/quickstart_llm.sh, whose answers these are.
@@ -185,7 +188,8 @@ def _nethack() -> dict[str, Any]:
         # Four points are a tenth of what the task's reward alone reaches in twice as many steps (docs/results_laptop.md).
         "claims": "qwen15 > task: kills; qwen15 > task - 4: score; qwen15 > coin: kills; qwen15 > lexicon - 0.5: kills; "
         "qwen15 > any_text: kills; qwen15 > qwen15_sentence: deaths; qwen15_sentence > qwen15 - 0.3: kills; "
-        "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills",
+        "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills; "
+        "qwen15_sentence > any_sentence: kills; qwen15_sentence > any_sentence: score",
         "lexicon.file": "nethack.yaml",
         "measures": "kills,score,scout,dlvl,deaths",
     }
