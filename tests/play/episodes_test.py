@@ -23,6 +23,8 @@ from motif_jax.rl.actors import worker_process
 from motif_jax.rl.actors.worker_process import WorkerProcess
 from tests.toys import Corridor, Flyer
 
+pytestmark = pytest.mark.slow
+
 SEEDS = list(range(100, 111))
 OPTIONS = {"delay": 40}
 SETTINGS = PlaySettings(workers=1, lanes=2)
@@ -151,7 +153,6 @@ def test_skipped_episodes_are_not_played():
     assert set(play(RandomPolicy(), skip={0, 3, 7})) == {1, 2, 4, 5, 6, 8, 9, 10}
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
     undisturbed = play(Counting(), workers=1, skip={0, 3})
     deaths = []
@@ -177,7 +178,6 @@ class Slow(RandomPolicy):
         return super().player(seed, spec)
 
 
-@pytest.mark.slow
 def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
@@ -206,7 +206,6 @@ class Deadly(Corridor):
         super().reset(seed, out)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda spec: RandomPolicy(), Flyer], ids=["random", "batched"])
 def test_an_episode_that_kills_its_workers_is_named(make):
     name = f"{__name__}:Deadly"

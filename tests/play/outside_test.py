@@ -24,6 +24,8 @@ from tests.play.stand_ins import RecordedProgress, StopsAfter, jobs_here
 from tests.reward_fixtures import load_config, run_config
 from tests.toys import Stubborn
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def progress(monkeypatch):

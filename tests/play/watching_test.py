@@ -19,6 +19,8 @@ from motif_jax.rl.actors.rerecording import record_actions
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 from tests.toys import Flyer
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"max_episode_steps": 120}
 
 

@@ -13,6 +13,8 @@ from motif_jax.reports import claims, comparison_page
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 
+pytestmark = pytest.mark.slow
+
 
 def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
     generator = np.random.default_rng(0)

@@ -14,6 +14,8 @@ from motif_jax.reports import generalisation_files, report
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation, write_recordings
 from tests.reward_fixtures import load_config, make_dataset
 
+pytestmark = pytest.mark.slow
+
 
 def write_tests(folder: Path) -> None:
     rows = [

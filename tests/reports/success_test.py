@@ -16,6 +16,8 @@ from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
 from tests.reports.glance_test import evaluation as evaluation_of
 
+pytestmark = pytest.mark.slow
+
 EPISODES = 400
 CURVE = Curve(np.arange(3.0), np.arange(3.0))
 

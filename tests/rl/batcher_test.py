@@ -27,6 +27,8 @@ from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
 from tests.rl.runs import column
 
+pytestmark = pytest.mark.slow
+
 ENVS = 2
 ROLLOUT = 5
 COLUMNS = 3
@@ -238,7 +240,6 @@ def test_meters_count_the_rows_that_were_served(undisturbed: Play) -> None:
     assert sums["inference/rows"] == sum(undisturbed.served)
 
 
-@pytest.mark.slow
 def test_a_restored_batcher_continues_as_undisturbed(undisturbed: Play) -> None:
     before = Play()
     before.start()

@@ -13,6 +13,8 @@ from motif_jax.motif.annotation.chat_client import NoConnectionError
 from motif_jax.motif.annotation.replies import ServerError
 from tests.motif.annotation.scripted_server import ASKED, GOOD, KEY, config, reply
 
+pytestmark = pytest.mark.slow
+
 # Further than anything is shown.
 OFFSETS = range(420)
 

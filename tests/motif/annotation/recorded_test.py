@@ -16,6 +16,8 @@ from motif_jax.motif.annotation.recorded import RecordedAnnotator
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import annotation_config, run_stage
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["You kill the newt!", "It's a wall.", "You see here a dagger.", "$ - 4 gold pieces."]
 PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != second]
 RECORDED = "motif_jax.motif.annotation.recorded:RecordedAnnotator"

@@ -28,6 +28,8 @@ from motif_jax.published import imports
 from tests.conftest import REPOSITORY
 from tests.reward_fixtures import load_config, run_config
 
+pytestmark = pytest.mark.slow
+
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
 
 
@@ -55,7 +57,6 @@ def header_of(path):
     return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["reward"])
 
 
-@pytest.mark.slow
 def test_a_file_says_what_training_knew(tmp_path):
     texts = np.zeros((2, 256), np.uint8)
     texts[1, :4] = np.frombuffer(b"Hi!!", np.uint8)
@@ -67,7 +68,6 @@ def test_a_file_says_what_training_knew(tmp_path):
     assert training_texts.is_known(training_texts.read_training_texts(tmp_path / "imported"), texts).all()
 
 
-@pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
     content = file.read_bytes()
     size = 8 + struct.unpack("<Q", content[:8])[0]
@@ -183,7 +183,6 @@ def importing(file):
     return load_config("import_reward", "", {"file": str(file)})
 
 
-@pytest.mark.slow
 def test_an_import_is_a_run_folder_made_once_unless_it_was_killed(tmp_path, file, monkeypatch, capsys):
     """A killed import may be followed by that of another file: what it left is nobody's work."""
     workdir = tmp_path / "run"
