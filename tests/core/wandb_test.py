@@ -14,6 +14,9 @@ from tests.core.metrics_test import gif
 from tests.ilql.train_text_test import config_of, toy_data
 from tests.reward_fixtures import run_config
 
+# Of the whole file, so that the quick tests do not import wandb, which takes most of a second in each process of theirs.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
@@ -36,7 +39,6 @@ def test_a_start_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
         MetricsWriter(tmp_path, None, {"project": "tests"})
 
 
-@pytest.mark.slow
 def test_a_film_is_kept_as_it_was_written(tmp_path: Path) -> None:
     with MetricsWriter(tmp_path, None, {"project": "tests"}) as metrics:
         metrics.write_film(3, "recordings/newest", gif())
