@@ -23,6 +23,8 @@ Variants:
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
              others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
              `any_sentence` pay sentences apart.
+  steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons are replaced by `qwen15` with the
+             goals `combat` and `gold`, and with its `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
 
 from __future__ import annotations
@@ -195,6 +197,46 @@ def _nethack() -> dict[str, Any]:
     }
 
 
+def _steering() -> dict[str, Any]:
+    """What the goal in a small model's prompt changes, with the games, settings and claims of configs/steering_study.py."""
+    goals = {"combat": "combat", "gold": "gold", "default": "defaultgoal"}
+    commands = {"dataset": "configs/collect.py:steering --config.num_pairs=1000"}
+    for method, goal in goals.items():
+        answers = f'{_RECORDED} --config.options={{"file":"docs/studies/judges/steering_{method}.jsonl.gz"}}'
+        commands[f"labels_{method}"] = f"{_LABELS} --config.name={method} --config.goal={goal} {answers}"
+        commands[f"reward_{method}"] = (
+            f"configs/train_reward.py:quickstart {_DATASET} --config.annotator={method} --config.labels.soft=True --config.epochs=8"
+        )
+    task_alone = "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=1"
+    # Chosen on seed 1. This judge likes half of all texts better than silence, so that `reward.threshold=auto` finds no threshold, and
+    # above the median "Ouch!  That hurts!" is paid, too; above 0.95 only three messages of combat are.
+    above = "--config.reward.threshold=quantile --config.reward.quantile=0.85"
+    methods = {
+        **{method: f"--config.reward.dir={{workdir}}/reward_{method} {above}" for method in goals},
+        "score": task_alone,
+        "random": f"{task_alone} --config.train_for_env_steps=2048",
+    }
+    measures = {"combat": "kills", "gold": "gathered"}
+    claims = [
+        f"{goal} > {other}: {measure}"
+        for goal, measure in measures.items()
+        for other in ("default", "score", "random")
+    ]
+    return {
+        "rows": "docs/studies/judges_steering.jsonl",
+        "prepare": commands,
+        "training": "configs/train_agent.py:steering",
+        "methods": methods,
+        "evaluation": _EVALUATION.replace("episodes=200", "episodes=300"),
+        "games": {"random": "--config.policy=random"},
+        "tables": {"steering": ",".join(methods)},
+        "claims": "; ".join(claims),
+        "lexicon.file": "steering.yaml",
+        "goal": "combat",
+        "measures": "kills,gathered,score,scout,dlvl",
+    }
+
+
 _DOORKEY_MODELS = (*_MODELS, "qwen15_long")
 BASE = {
     "seed": 11,
@@ -231,5 +273,6 @@ VARIANTS = {
     "keyroom": _minihack("keyroom", "KeyRoom-S5", _COUNTED, _COUNTED_CLAIMS, "defaultgoal"),
     "crafter": _crafter(),
     "nethack": _nethack(),
+    "steering": _steering(),
 }
 get_config = studies.study(BASE, VARIANTS)
