@@ -33,7 +33,7 @@ def write(
         tables: a section each.
         claims: the claims in Markdown, empty where there are none.
         trainings: method -> the folders of its finished trainings. Those that lie elsewhere, or have no episodes of
-            train_agent, have no curve.
+            train_agent, have no curve; beside the curves of others the page names the missing ones.
         measures: the numbers of episodes whose curves are shown.
     """
     sections = []
@@ -46,7 +46,8 @@ def write(
         sections.append(Section("Claims", "claims", [f"<ul>{items}</ul>"], claims.splitlines()[0]))
     plots = list(_plots(trainings, measures))
     if plots:
-        sections.append(curves_section(plots))
+        curves = curves_section(plots)
+        sections.append(curves._replace(note=f"{curves.note} {_missing_curves(trainings)}".rstrip()))
     return page.write(workdir, STEM, f"Study {workdir.name}", [], sections, with_plots=True)
 
 
@@ -69,6 +70,16 @@ def _plots(trainings: Mapping[str, Sequence[Path]], measures: Sequence[str]) -> 
             if lines:
                 y_label = with_unit(measure(key))
                 yield Plot(task, "environment steps", y_label, lines, file=f"{key}_{task}")
+
+
+def _missing_curves(trainings: Mapping[str, Sequence[Path]]) -> str:
+    """A sentence that names the trainings whose folders lie elsewhere; '' where all are here."""
+    missing = []
+    for method, folders in trainings.items():
+        number = sum(not (folder / run_folder.CONFIG).is_file() for folder in folders)
+        if number:
+            missing.append(f"{method} ({number} of {len(folders)})")
+    return f"Trainings whose folders are not here have no curve: {', '.join(missing)}." if missing else ""
 
 
 def _task_of(folder: Path) -> str | None:

@@ -34,6 +34,7 @@ def test_the_page_has_tables_claims_and_a_curve_for_each_method(tmp_path: Path) 
     assert "both &gt; task: return: holds, 0.9 [0.8, 1]." in page
     assert "task (n = 2)" in page
     assert "both (n = 1)" in page
+    assert "have no curve" not in page
     assert [picture.suffix for picture in sorted((tmp_path / "plots").iterdir())] == [".pdf", ".png"]
 
 
@@ -43,3 +44,13 @@ def test_trainings_that_lie_elsewhere_and_stages_without_episodes_have_no_curve(
     path = study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away-1"], "text": text}, ["return"])
 
     assert "Learning curves" not in path.read_text(encoding="utf-8")
+
+
+def test_the_page_names_the_trainings_that_have_no_curve_beside_those_that_do(tmp_path: Path) -> None:
+    both = write_training(tmp_path / "both-1", [1.0] * 60)
+    trainings = {"task": [tmp_path / "away-1", tmp_path / "away-2"], "both": [both, tmp_path / "away-3"]}
+
+    path = study_page.write(tmp_path, [TABLE], "", trainings, ["return"])
+
+    sentence = "Trainings whose folders are not here have no curve: task (2 of 2), both (1 of 2)."
+    assert sentence in path.read_text(encoding="utf-8")
