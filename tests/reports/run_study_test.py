@@ -257,6 +257,7 @@ KEPT = (
     "judge_study:keyroom",
     "judge_study:crafter",
     "judge_study:nethack",
+    "judge_study:steering",
     "minigrid_study:",
     "minihack_study:",
     "oni_study:",
