@@ -209,7 +209,7 @@ def _steering() -> dict[str, Any]:
         )
     task_alone = "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=1"
     # Chosen on seed 1. This judge likes half of all texts better than silence, so that `reward.threshold=auto` finds no threshold, and
-    # above the median "Ouch!  That hurts!" is paid, too; above 0.95 only three messages of combat are.
+    # above the median "Ouch!  That hurts!" is paid, too; above 0.95 only kobolds are.
     above = "--config.reward.threshold=quantile --config.reward.quantile=0.85"
     methods = {
         **{method: f"--config.reward.dir={{workdir}}/reward_{method} {above}" for method in goals},
