@@ -39,10 +39,14 @@ _RECORDED = "--config.annotator=motif_jax.motif.annotation.recorded:RecordedAnno
 _MODELS = ("qwen15", "qwen05", "smollm2")
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _LABELS = f"configs/annotate.py {_DATASET} --config.store_dir={{workdir}}/store"
-_EVALUATION = (
-    "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200 "
-    "--config.lanes=64"
-)
+
+
+def _evaluation(episodes: int) -> str:
+    """The games of seeds that no training meets."""
+    return (
+        f"configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes={episodes} "
+        "--config.lanes=64"
+    )
 
 
 def _prepare(
@@ -227,7 +231,7 @@ def _steering() -> dict[str, Any]:
         "prepare": commands,
         "training": "configs/train_agent.py:steering",
         "methods": methods,
-        "evaluation": _EVALUATION.replace("episodes=200", "episodes=300"),
+        "evaluation": _evaluation(300),
         "games": {"random": "--config.policy=random"},
         "tables": {"steering": ",".join(methods)},
         "claims": "; ".join(claims),
@@ -245,7 +249,7 @@ BASE = {
     "prepare": _prepare("doorkey", "configs/collect.py:minigrid", _DOORKEY_MODELS, "minigrid.yaml"),
     "training": "configs/train_agent.py:minigrid",
     "methods": _methods(_DOORKEY_MODELS),
-    "evaluation": _EVALUATION,
+    "evaluation": _evaluation(200),
     "tables": {"doorkey": ",".join(_methods(_DOORKEY_MODELS))},
     "claims": "qwen15 > coin: success; qwen15 > qwen05: success; qwen05 > smollm2: success; qwen15 > qwen15_long: success; "
     "qwen15 > lexicon - 0.1: success",
