@@ -120,6 +120,25 @@ def test_a_resumed_run_of_outside_parts_equals_an_undisturbed_one(tmp_path: Path
     assert steps_of(tmp_path / "resumed")[-1] == steps_of(tmp_path / "undisturbed")[-1]
 
 
+@pytest.mark.slow
+def test_the_learner_sees_what_actors_and_inference_saw_at_the_same_time(tmp_path: Path) -> None:
+    """While parameters stand still, each action has the probability with which it was drawn, memory and delay included."""
+    config = recall_config(
+        optimizer__learning_rate=1e-12,
+        network__hidden_size=64,
+        log_every_seconds=1e-9,
+        train_for_env_steps=10_000,
+    )
+    train(tmp_path, config)
+
+    rows = [row for row in read_metrics(tmp_path) if "policy/ratio_max" in row]
+    assert len(rows) > 20
+    assert max(row["lag/max"] for row in rows) >= 1, "batches were played while others were learned from"
+    for row in rows:
+        assert row["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
+        assert row["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Interruption, Future[bool]]]:
     """A run that has begun, in a thread of its own; it is stopped in the end."""
