@@ -19,7 +19,8 @@ Variants:
              episode has seen it (`reward.count_exponent`, 3 is published). So does `all_counted`, which pays all messages of the
              dataset alike.
   crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
-             (`reward.by`). Needs the extra `crafter`; a run takes about 2 minutes.
+             (`reward.by`). `qwen15_alone`, `lexicon_alone` and `coin_alone` have the judge's reward alone, `random` plays at random.
+             Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
              others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
              `any_sentence` pay sentences apart.
@@ -141,6 +142,11 @@ def _crafter() -> dict[str, Any]:
         "coin": "--config.reward.dir={workdir}/reward_coin",
         "task": "--config.reward.intrinsic_coefficient=0",
     }
+    # Added when the others had been run, in which the task pays for what these agents learn first; claimed before their own seeds.
+    alone = "--config.reward.extrinsic_coefficient=0 --config.reward.intrinsic_coefficient=1"
+    for judge in ("qwen15", "lexicon", "coin"):
+        methods[f"{judge}_alone"] = f"--config.reward.dir={{workdir}}/reward_{judge} {alone}"
+    methods["random"] = "--config.reward.intrinsic_coefficient=0 --config.train_for_env_steps=1024"
     return {
         "rows": "docs/studies/judges_crafter.jsonl",
         "prepare": _prepare(
@@ -152,9 +158,11 @@ def _crafter() -> dict[str, Any]:
         ),
         "training": "configs/train_agent.py:crafter --config.train_for_env_steps=75000",
         "methods": methods,
+        "games": {"random": "--config.policy=random"},
         "tables": {"crafter": ",".join(methods)},
         "claims": "qwen15 > task: achievements; qwen15 > coin: achievements; qwen15 > smollm2: achievements; "
-        "qwen15 > lexicon - 0.5: achievements; qwen15_sentence > qwen15: achievements",
+        "qwen15 > lexicon - 0.5: achievements; qwen15_sentence > qwen15: achievements; "
+        "qwen15_alone > random: achievements; qwen15_alone > coin_alone: achievements; qwen15_alone > task - 1: achievements",
         "goal": "crafter",
         "lexicon.file": "crafter.yaml",
         "measures": "achievements,length",
