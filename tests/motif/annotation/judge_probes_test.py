@@ -15,10 +15,13 @@ from motif_jax.motif.annotation.store import StoredAnswer
 PAIRS = [ProbePair("kill", "wall"), ProbePair("gold", "")]
 
 
-@pytest.mark.parametrize("name", ["nethack", "minihack", "minigrid", "crafter"])
-def test_each_game_has_thirty_different_pairs(name) -> None:
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("nethack", 30), ("nethack_hunger", 12), ("minihack", 30), ("minigrid", 30), ("crafter", 30)],
+)
+def test_each_file_has_different_pairs(name: str, count: int) -> None:
     pairs = judge_probes.read(name)
-    assert len(set(pairs)) == len(pairs) == 30
+    assert len(set(pairs)) == len(pairs) == count
     assert all(pair.better != pair.worse and pair.better for pair in pairs)
     assert not {pair.better for pair in pairs} & {pair.worse for pair in pairs}
 
