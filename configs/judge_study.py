@@ -23,7 +23,7 @@ Variants:
              Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
              others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
-             `any_sentence` pay sentences apart.
+             `any_sentence` pay sentences apart, `qwen15_unpaid` pays nothing for fainting from hunger.
   steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons are replaced by `qwen15` with the
              goals `combat` and `gold`, and with its `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
@@ -184,6 +184,9 @@ def _nethack() -> dict[str, Any]:
     methods["qwen15_sentence"] = f"{methods['qwen15']} --config.reward.by=sentence"
     # The control of it, claimed when it had been run, before its own seeds: do sentences paid apart help whatever the judge likes?
     methods["any_sentence"] = f"{methods['any_text']} --config.reward.by=sentence"
+    # Added when no goal had made the judge dislike fainting from hunger: such texts pay nothing. Claimed before its own seeds.
+    unpaid = "docs.examples.unpaid_texts:UnpaidTexts"
+    methods["qwen15_unpaid"] = f"{methods['qwen15']} --config.reward.kind={unpaid}"
     return {
         "rows": "docs/studies/judges_nethack.jsonl",
         # The pairs of launch/quickstart_llm.sh, whose answers these are.
@@ -198,12 +201,14 @@ def _nethack() -> dict[str, Any]:
         ),
         "training": "configs/train_agent.py:laptop --config.train_for_env_steps=1000000",
         "methods": methods,
+        "games": {"qwen15_unpaid": f"--config.trust={unpaid}"},
         "tables": {"nethack": ",".join(methods)},
         # Four points are a tenth of what the task's reward alone reaches in twice as many steps (docs/results_laptop.md).
         "claims": "qwen15 > task: kills; qwen15 > task - 4: score; qwen15 > coin: kills; qwen15 > lexicon - 0.5: kills; "
         "qwen15 > any_text: kills; qwen15 > qwen15_sentence: deaths; qwen15_sentence > qwen15 - 0.3: kills; "
         "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills; "
-        "qwen15_sentence > any_sentence: kills; qwen15_sentence > any_sentence: score",
+        "qwen15_sentence > any_sentence: kills; qwen15_sentence > any_sentence: score; "
+        "qwen15 > qwen15_unpaid: deaths; qwen15_unpaid > qwen15 - 0.3: kills",
         "lexicon.file": "nethack.yaml",
         "measures": "kills,score,scout,dlvl,deaths",
     }

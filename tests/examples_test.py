@@ -328,3 +328,30 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     assert Path(str(setup.reward.section.dir)) == folder / "reward.safetensors"
     played = agents.play(folder, 4, seed=0, workers=1)
     assert sum(episode.rewards.any() for episode in played) >= 3  # 93 % of 200 games
+
+
+@pytest.mark.slow
+def test_texts_that_one_names_are_paid_nothing(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    kind = "unpaid_texts:UnpaidTexts"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", kind)
+    settings = {
+        "reward.dir": str(runs / "reward"), "reward.kind": kind, "reward.quantile": None,
+        "reward.intrinsic_coefficient": 0.1, "environment.max_episode_steps": 50,
+        "serial": True, "train_for_env_steps": 512, "devices.learner": "0", "network.encoder": "flat",
+        "network.flat_sizes": (16,),
+    }  # fmt: skip
+    run_stage("train_agent", tmp_path / "agent", **settings)
+    setup = evaluation_setup.open_setup(evaluation_setup.of_folder(tmp_path / "agent"))
+
+    texts = ["You faint from lack of food.  You regain consciousness.", "You kill the newt!"]
+    trained = rewards.load(runs / "reward").intrinsic(texts, None)
+    assert trained[0] != 0
+    rows = np.array([np.frombuffer(text.encode().ljust(256, b"\0"), np.uint8) for text in texts])
+    assert setup.rater is not None
+    np.testing.assert_array_equal(setup.rater.lookup(rows), [0, trained[1]])
+    live_rater = setup.live_rater()
+    assert live_rater is not None
+    assert [live_rater(row, {}).paid for row in rows] == [0, trained[1]]
