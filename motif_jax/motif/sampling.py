@@ -24,7 +24,7 @@ from motif_jax.envs.spec import RUNNING, EngineError, EnvironmentSpec, Row, empt
 from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks, layout
 from motif_jax.motif.pairs.assemble import CAPTION_KEY
-from motif_jax.rl.actors.worker_process import run_jobs
+from motif_jax.rl.actors.worker_process import note_progress, run_jobs
 
 # info/NAME.npy -> position in blstats, read at the last step of a sub-sequence.
 STATUS_INFO = {
@@ -139,6 +139,7 @@ class History:
         choose = policy.player(seed, self._environment.spec)
         for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
             self._rewards[step] = moment.reward
+            note_progress()
         if moment.end == RUNNING:
             raise EngineError(f"the player had no more actions in the episode with seed {seed}")
         rows = step + 1 if self._environment.spec.last_text else step

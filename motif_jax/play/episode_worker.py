@@ -14,6 +14,7 @@ from motif_jax.core import seeds
 from motif_jax.envs import registry
 from motif_jax.envs.episode import Transition, play
 from motif_jax.envs.spec import RUNNING, Action, Environment, row
+from motif_jax.rl.actors.worker_process import note_progress
 
 _BLOCK = 1024
 
@@ -160,6 +161,7 @@ class EpisodeServer:
         env = self._environment
         collector = EpisodeCollector(env, index, seed, self._keep_fields)
         for transition in play(env, seed, self._policy.player(seed, env.spec)):
+            note_progress()
             record = collector.add(transition)
             if record is not None:
                 return record

@@ -21,7 +21,8 @@ from motif_jax.core.interruption import deaf_processes
 from motif_jax.core.parent_death import end_with_parent
 from motif_jax.envs.spec import EngineError
 
-HANG_SECONDS = 300.0  # a process that does not answer for so long is killed, and its job is done again
+HANG_SECONDS = 300.0  # a process that is silent for so long is killed, and its job is done again
+PROGRESS_SECONDS = 10.0  # between two signs of life of a process that works on a request
 MAX_DEATHS = 3  # a job that kills so many processes is given up
 _CLOSE_SECONDS = 5.0
 _END = object()  # stands for the end of the requests
@@ -43,6 +44,26 @@ class WorkerFailure:
 
     trace: str
     user: str = ""
+
+
+@dataclass(frozen=True)
+class WorkerProgress:
+    """A sign of life of a worker that works on a request."""
+
+
+class _Reporter:
+    """Sends `WorkerProgress` through the pipe of this process, if it is a worker, now and then."""
+
+    connection: Connection | None = None
+    sent_at = 0.0
+
+
+def note_progress() -> None:
+    """Called at each step of a long request, such as an episode: its process is not taken for one that hangs."""
+    now = time.monotonic()
+    if _Reporter.connection is not None and now - _Reporter.sent_at > PROGRESS_SECONDS:
+        _Reporter.connection.send(WorkerProgress())
+        _Reporter.sent_at = now
 
 
 class WorkerProcess:
@@ -69,7 +90,13 @@ class WorkerProcess:
             self.connection.send(request)
 
     def receive(self) -> Any:
-        """Waits for the next answer.
+        """Waits for the next answer; raises as `receive_message`."""
+        while isinstance(message := self.receive_message(), WorkerProgress):
+            pass
+        return message
+
+    def receive_message(self) -> Any:
+        """Waits for the next answer or `WorkerProgress`.
 
         Raises:
           EOFError: the process died, or hung and was killed.
@@ -116,6 +143,8 @@ def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Ma
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)
+    _Reporter.connection = connection
+    _Reporter.sent_at = time.monotonic()
     # These errors mean that the parent has closed the pipe or died.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
@@ -174,12 +203,12 @@ def run_jobs(
       workers: number of processes at most.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.
       lost: called for a job that killed `MAX_DEATHS` processes; if it does not raise, the job's answer is None.
-      patient: whether a job may take any time; else its process counts as hung after `HANG_SECONDS`.
+      patient: whether a process may be silent for any time; else it counts as hung after `HANG_SECONDS` without `note_progress`.
       on_death: called at each death of a process with the number of deaths so far.
     """
     waiting_jobs = iter(enumerate(jobs))
     processes: list[WorkerProcess] = []
-    # Connection -> process, number of its job, the job, and the time at which it began.
+    # Connection -> process, number of its job, the job, and the time of its last sign of life.
     busy: dict[Any, tuple[WorkerProcess, int, _Job, float]] = {}
     deaths = Deaths(on_death)
 
@@ -203,7 +232,7 @@ def run_jobs(
                 process: WorkerProcess | None
                 process, number, job, _ = busy.pop(connection)
                 try:
-                    answer = process.receive()
+                    answer = process.receive_message()
                 except EOFError:
                     process.close(timeout=0)
                     processes.remove(process)
@@ -213,12 +242,16 @@ def run_jobs(
                         begin(number, job)
                         continue
                     lost(job)
+                if isinstance(answer, WorkerProgress):
+                    assert process is not None
+                    busy[connection] = (process, number, job, time.monotonic())
+                    continue
                 next_job = next(waiting_jobs, None)
                 if next_job is not None:
                     begin(*next_job, process)
                 yield job, answer
-            for process, _, _, begun_at in busy.values():
-                if not patient and time.monotonic() - begun_at > HANG_SECONDS:
+            for process, _, _, alive_at in busy.values():
+                if not patient and time.monotonic() - alive_at > HANG_SECONDS:
                     process.process.kill()
     finally:
         close_all(processes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from multiprocessing.process import BaseProcess
 from typing import Any
 from unittest.mock import Mock
@@ -12,7 +13,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import EngineError
-from motif_jax.rl.actors.worker_process import WorkerProcess
+from motif_jax.rl.actors import worker_process
+from motif_jax.rl.actors.worker_process import WorkerProcess, note_progress, run_jobs
 from tests.processes import unread, wait_until
 
 
@@ -62,4 +64,42 @@ def test_an_answer_that_a_kill_cuts_off_is_a_death() -> None:
     worker.process.join()
     with pytest.raises(EOFError):
         worker.receive()
+    worker.close()
+
+
+class Slow:
+    """Works for 2.5 seconds in small steps, which it reports where it is asked to."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        worker_process.PROGRESS_SECONDS = 0.1  # of this process
+
+    def answer(self, request: bool) -> str:
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            time.sleep(0.05)
+            if request:
+                note_progress()
+        return "done"
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("reports", "answer", "num_deaths"), [(True, "done", 0), (False, None, 3)])
+def test_a_long_job_is_no_hang_while_it_reports_its_steps(
+    monkeypatch: pytest.MonkeyPatch, reports: bool, answer: str | None, num_deaths: int
+) -> None:
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 1.0)
+    deaths: list[int] = []
+
+    answers = list(run_jobs(Slow, {}, [reports], 1, None, lambda job: None, on_death=deaths.append))
+
+    assert answers == [(reports, answer)]
+    assert len(deaths) == num_deaths
+
+
+def test_an_answer_comes_after_signs_of_life() -> None:
+    worker = WorkerProcess(Slow, {})
+    worker.send(True)
+    assert worker.receive() == "done"
     worker.close()
