@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
@@ -89,6 +88,7 @@ def _check_measures(config: ConfigDict) -> None:
     if config.agreement_with:
         path = shards.Annotation(Path(config.dataset_dir), config.agreement_with).preference_path
         checks.require_key(config, "agreement_with", path.is_file(), f"a label file: there is no {path}")
+        PairsDataset.open(config.dataset_dir).preference(config.agreement_with)
 
     if config.correct_position_bias:
         can_correct = typed.answer.mode == "soft" and typed.orders != "given"
@@ -304,9 +304,7 @@ def _merge(
             summary["position_bias"] = merged.position_bias
         reference_labels = None
         if config.agreement_with:
-            reference_labels = np.load(
-                shards.Annotation(dataset.folder, config.agreement_with).preference_path
-            )
+            reference_labels = dataset.preference(config.agreement_with)
             agreement = judging.agreement(merged.labels, reference_labels)
             summary["agreement"] = {"with": config.agreement_with, **agreement}
         ranked = _ranked(config, dataset, figures, merged)

@@ -56,10 +56,12 @@ class OnlineTraining:
     learning_rate: float = positive(1e-4, "learning rate of Adam", maximum=100.0)
     schedule: str = one_of(
         ("budget", "published"),
-        "'budget': new labels call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
+        "'budget': labels that arrive together call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
         "update. 'published': all at once, and from 25,000 labels on one step an update",
     )
-    steps_per_arrival: int = positive(32, "gradient steps for each new label, see schedule")
+    steps_per_arrival: int = positive(
+        32, "gradient steps for each update in which labels arrive, see schedule"
+    )
     steps_per_update: int = positive(1, "greatest number of gradient steps an update, see schedule")
     target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
     members: int = layer_size_key(1, "number of networks in the ensemble")

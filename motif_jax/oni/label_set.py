@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from motif_jax.core import text_bytes
-from motif_jax.core.errors import UserError
 from motif_jax.oni.label_queue import Label
 
 # Bytes of a text that reward networks read.
@@ -33,10 +32,11 @@ class Examples(NamedTuple):
 
 
 def as_bytes(text: str) -> np.ndarray:
-    """A text as networks read it: UTF-8, uint8 [256], padded with zeros; UserError if it has more than 256 bytes."""
-    data = text_bytes.encode(text)
-    if len(data) > WIDTH:
-        raise UserError(f"a text of {len(data)} bytes: a reward network reads at most {WIDTH}")
+    """A text as networks read it: UTF-8, uint8 [256], padded with zeros; of a longer one what fits.
+
+    Texts of a task have at most 256 bytes, but letters that were no UTF-8 there become longer.
+    """
+    data = text_bytes.cut(text_bytes.encode(text), WIDTH)
     return np.frombuffer(data.ljust(WIDTH, b"\0"), np.uint8)
 
 

@@ -208,17 +208,19 @@ class NetworkReward(OnlineReward, abc.ABC):
         # Before the base's metrics, which restart this clock.
         seconds = self.learning.seconds()
         row = super().metrics()
-        row |= {
-            "reward/training_steps": float(self.taken),
-            "reward/training_steps_owed": float(self.schedule.owed),
-            "reward/training_steps_dropped": float(self.schedule.dropped),
-            "reward/training_share": self._training_seconds / seconds,
-            **{f"reward/{name}": value for name, value in self._last_means.items()},
-            "reward/accuracy_before_training": self._correct / self._counted if self._counted else 0.0,
-        }
-        self._correct = 0
-        self._counted = 0
-        self._training_seconds = 0.0
+        # The batcher's thread adds to these numbers.
+        with self._lock:
+            row |= {
+                "reward/training_steps": float(self.taken),
+                "reward/training_steps_owed": float(self.schedule.owed),
+                "reward/training_steps_dropped": float(self.schedule.dropped),
+                "reward/training_share": self._training_seconds / seconds,
+                **{f"reward/{name}": value for name, value in self._last_means.items()},
+                "reward/accuracy_before_training": self._correct / self._counted if self._counted else 0.0,
+            }
+            self._correct = 0
+            self._counted = 0
+            self._training_seconds = 0.0
         return row
 
 

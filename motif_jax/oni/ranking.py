@@ -170,7 +170,8 @@ class RankingReward(NetworkReward):
         every = self.config.pairs.every
         ends = np.cumsum(counts) + int(rng.integers(every))
         starts = ends - counts
-        self.observed[rows] += ends // every - starts // every
+        # Rows may repeat, see `OnlineReward`.
+        np.add.at(self.observed, rows, ends // every - starts // every)
 
     def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
         """How uncertain the reward is about each pair: the members' disagreement, or the nearness of a single network's rewards."""

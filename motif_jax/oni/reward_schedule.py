@@ -19,7 +19,7 @@ class Schedule:
 
     `arrived` counts labels whose steps are not owed yet.
 
-    'budget': each label calls for `per_arrival` steps, of which at most `per_update` are taken an update.
+    'budget': labels that arrive in one update call for `per_arrival` steps together, of which at most `per_update` are taken an update.
     'published': all in one piece; from 25,000 labels on, one step an update (the published code trains at exactly 25,000 in
     neither way). Here an arrival is a call of up to `call` questions, answered together; single answers count as one arrival
     when `call` have come or none is pending.

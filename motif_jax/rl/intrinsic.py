@@ -152,7 +152,11 @@ class RewardKind:
         """Values float32 [N] of the texts of a batch, and their version; shows the texts of rewarded rows to `observe`."""
         values = self.lookup(batch.texts)
         is_rewarded = batch.counts > 0
-        self.observe(batch._replace(texts=batch.texts[is_rewarded], counts=batch.counts[is_rewarded]))
+        discounted = None if batch.discounted is None else batch.discounted[is_rewarded]
+        rewarded = batch._replace(
+            texts=batch.texts[is_rewarded], counts=batch.counts[is_rewarded], discounted=discounted
+        )
+        self.observe(rewarded)
         return values
 
     def lookup(self, texts: np.ndarray) -> Values:

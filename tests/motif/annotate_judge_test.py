@@ -101,6 +101,19 @@ def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> No
     assert abs(corrected["first"] - corrected["second"]) <= abs(plain["first"] - plain["second"])
 
 
+@pytest.mark.parametrize(("labels", "problem"), [([0, 1], "shape"), ([7] * len(PAIRS), "label 7 at pair 0")])
+def test_labels_that_cannot_be_compared_are_refused_before_questions_are_asked(
+    base_values, tmp_path, labels, problem
+) -> None:
+    folder = tmp_path / "dataset/preference"
+    folder.mkdir()
+    np.save(folder / "damaged.npy", np.array(labels, np.int8))
+    values = {**base_values, "agreement_with": "damaged"}
+
+    with pytest.raises(UserError, match=f"damaged.npy: {problem}"):
+        annotate.check(load_config("annotate", "", values), tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     "values",
     [

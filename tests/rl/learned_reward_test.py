@@ -15,6 +15,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.oni import classification_loss as classification
 from motif_jax.oni.classification import ClassificationReward, ClassifierModel
@@ -183,6 +184,18 @@ def test_texts_are_drawn_for_pairs_as_often_as_they_are_shown(
 
 
 @pytest.mark.usefixtures("unlearning")
+def test_rows_of_the_same_text_count_together(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
+    reward: RankingReward = make_reward(tmp_path, "ranking")
+    same = batch(0, (30, 10, 5, 5, 10))
+    texts = same.texts.copy()
+    texts[1] = texts[0]
+
+    reward.pay(same._replace(texts=texts))
+
+    assert reward.observed.sum() == 6
+
+
+@pytest.mark.usefixtures("unlearning")
 def test_a_pair_of_different_texts_is_asked_once(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking")
 
@@ -301,8 +314,13 @@ def test_a_label_set_that_grows_leaves_earlier_views_alone() -> None:
     assert texts == [b"text 899", b"text 0"]
     with pytest.raises(ValueError, match="901 examples of 900"):
         grown.first(901)
-    with pytest.raises(UserError, match="a text of 257 bytes"):
-        as_bytes("x" * 257)
+
+
+def test_a_text_that_becomes_longer_in_utf8_is_cut() -> None:
+    """A game of 256 bytes with a letter of an older terminal, as `captions.decode_message` reads it."""
+    text = decode_message(np.frombuffer(b"x" * 255 + b"\xe9", np.uint8))
+
+    assert bytes(as_bytes(text)) == b"x" * 255 + b"\0"
 
 
 @pytest.mark.slow

@@ -66,6 +66,23 @@ def test_where_the_published_systems_hold_a_final_text_is_not_paid() -> None:
     assert bytes(sorted(observed.texts[:, 0])) == b"ab"
 
 
+def test_what_is_observed_of_a_text_is_its_own() -> None:
+    """An unpaid final text, here "d", stands between the others."""
+    spec: Any = dataclasses.replace(SPEC, last_text=False)
+    reward = Alphabet()
+    texts = np.zeros((5, 1, *spec.observation[spec.text_field].shape), np.uint8)
+    texts[:, 0, 0] = list(b"adeea")
+    observation = {spec.text_field: texts, spec.count_field: np.array([2, 1, 1, 4, 1], np.int32)[:, None]}
+    last = np.array([0, 1, 0, 0, 0], bool)[:, None]
+
+    RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, columns_of(last))
+
+    (batch,) = reward.observed
+    assert batch.discounted is not None
+    shares = dict(zip(bytes(batch.texts[:, 0]).decode(), batch.discounted.tolist(), strict=True))
+    assert shares == {"a": 0.5, "e": 1.25}
+
+
 def test_a_row_that_a_batch_repeats_from_the_one_before_is_paid_once() -> None:
     spec: Any = SPEC
     texts = np.zeros((3, 1, *spec.observation[spec.text_field].shape), np.uint8)

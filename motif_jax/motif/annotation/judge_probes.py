@@ -62,7 +62,7 @@ def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any
 def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -> dict[str, Any]:
     """Figures of answers about pairs in both orders: first each (better, worse), then each (worse, better).
 
-    Besides those of `judging.answer_figures`: `right_one_order`, the share of right answers among all; `right_both_orders`, that
+    Besides those of `judging.answer_figures`: `asked`, the number of questions; `right_one_order`, the share of right answers among them; `right_both_orders`, that
     of right averages; `consistent`; and the pairs whose average is `wrong`.
     """
     count = len(pairs)
@@ -75,6 +75,7 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
     averaged = labels.most_probable(labels.mean_probabilities(np.stack([probabilities[:count], turned])))
     return {
         **judging.answer_figures(answers),
+        "asked": len(answers),
         "consistent": labels.position_bias(forward, reverse)["consistent"],
         "median_log_odds": judging.median_log_odds(answers),
         "right_one_order": float(right.mean()),
@@ -86,11 +87,15 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
 def describe(figures: dict[str, Any]) -> str:
     """The figures in a line each, and whether labels of this judge are of use."""
     lines = [
-        f"right in one order    {figures['right_one_order']:.0%} of {figures['answers']:,} answers",
+        f"right in one order    {figures['right_one_order']:.0%} of {figures['asked']:,} questions",
         f"right in both, mean   {figures['right_both_orders']:.0%}",
         f"same winner in both   {figures['consistent']:.0%}",
         f"says first            {figures['first_share']:.0%} of {figures['decided']:,} decided answers",
     ]
+    if figures["unknown_share"]:
+        lines.append(
+            f"no verdict            {figures['unknown_share']:.0%} of {figures['asked']:,} questions"
+        )
     if "mass" in figures:
         lines.append(f"mass of the verdicts  {figures['mass']:.2f}")
     lines += [f"wrong: {pair['worse']!r} above {pair['better']!r}" for pair in figures["wrong"][:5]]

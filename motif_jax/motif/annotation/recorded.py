@@ -7,8 +7,10 @@ The file of answers is what `annotate` writes with --config.keep_conversations=T
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,18 +72,24 @@ def _answers_file(config: AnnotatorConfig) -> Path:
     return path
 
 
+def _whole_lines(path: Path) -> Iterator[str]:
+    """The lines of a file of gzip members. A kill of `annotate` tears the last member at most: what it lacks is left out."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file, contextlib.suppress(EOFError):
+        yield from file
+
+
 def read_recorded_answers(path: Path, form: Form) -> dict[tuple[str, ...], Answer]:
     """The recorded answers of a file by the texts that were asked. Raises UserError: the file has none, or of another form."""
     labels = {name: label for label, name in form.labels.items()}
     answers = {}
     try:
-        for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+        for line in _whole_lines(path):
             value = json.loads(line)
             probabilities = value["probabilities"]
             verdict_probabilities = None if probabilities is None else tuple(map(float, probabilities))
             answers[tuple(value["items"])] = Answer(
                 labels[value["label"]], verdict_probabilities, turns=tuple(value["turns"]), mass=value["mass"]
             )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: must be conversations that annotate has kept ({error!r})") from None
     return answers

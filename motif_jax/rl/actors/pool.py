@@ -249,6 +249,9 @@ class ActorPool(Rollouts):
         start_timeout = self.config.start_timeout_seconds
         timeout = self.config.timeout_seconds
         for group, process in enumerate(self.processes):
+            # Read before `commanded_at`, which `ready` clears first: a command that the group's last process was sent is none of
+            # the new one's.
+            has_started = self._started_generation[group] == self._generation[group]
             commanded_at = self.commanded_at[group]
             if process.is_killed:
                 continue
@@ -257,7 +260,7 @@ class ActorPool(Rollouts):
                 limit = start_timeout + self.config.warmup_seconds
                 if self.clock - process.started_at > limit:
                     process.kill(f"it was not up after {limit:g} seconds")
-            elif commanded_at is not None and all_read_at - commanded_at > timeout:
+            elif has_started and commanded_at is not None and all_read_at - commanded_at > timeout:
                 self.commanded_at[group] = None
                 process.kill(f"it did not answer for {timeout:g} seconds")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, SECOND
+from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
 from motif_jax.motif.annotation import judge_probes
 from motif_jax.motif.annotation.judge_probes import ProbePair
 from motif_jax.motif.annotation.store import StoredAnswer
@@ -50,6 +50,15 @@ def test_a_judge_that_says_first_can_be_right_on_average() -> None:
         probe_figures["first_share"],
     ) == (0.5, 1.0, 1.0)
     assert judge_probes.verdict(probe_figures).startswith("It always answers first: ask both orders")
+
+
+def test_right_answers_are_a_share_of_all_questions() -> None:
+    answers = [StoredAnswer(FIRST, (0.9, 0.1, 0.0)), *[StoredAnswer(UNKNOWN, None)] * 3]
+
+    lines = judge_probes.describe(judge_probes.probe_figures(PAIRS, answers))
+
+    assert "right in one order    25% of 4 questions\n" in lines
+    assert "no verdict            75% of 4 questions\n" in lines
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR
 from motif_jax.motif.annotation.annotator import Question
-from motif_jax.motif.annotation.recorded import RecordedAnnotator
+from motif_jax.motif.annotation.recorded import RecordedAnnotator, read_recorded_answers
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import annotation_config, run_stage
 
@@ -58,6 +58,17 @@ def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> 
     folder = tmp_path / "dataset/annotations"
     first, again = (np.load(folder / name / "probabilities.npy") for name in ("lexicon", "again"))
     np.testing.assert_array_equal(first, again)
+
+
+def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
+    def member(first: str) -> bytes:
+        answer = {"items": [first, "b"], "label": "first", "probabilities": None, "mass": None, "turns": []}
+        return gzip.compress(json.dumps(answer).encode() + b"\n")
+
+    path = tmp_path / "answers.jsonl.gz"
+    path.write_bytes(member("whole") + member("torn")[:-12])
+
+    assert list(read_recorded_answers(path, PAIR)) == [("whole", "b")]
 
 
 def test_the_page_shows_what_the_recorded_annotator_read(conversations, tmp_path) -> None:

@@ -46,6 +46,25 @@ def test_workers_that_nobody_reads_are_not_taken_for_dead(pool_time: PoolTime) -
         assert pool.restarts == 0
 
 
+def test_a_command_of_the_process_before_is_none_of_the_new_one() -> None:
+    """A call of inference that began before the death sends its actions after it."""
+    times = {"timeout_seconds": 5.0, "start_timeout_seconds": 240.0}
+    with ActorPool(config(workers=1, groups_per_worker=1, **times)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        wait_until(lambda: pool.restarts == 1, "another process")
+        pool.commanded_at[0] = pool.clock
+        pool.all_read_at = pool.clock + 1000.0  # as if other groups had been read meanwhile
+
+        wait_until(lambda: pool.processes[0].is_up, "it is up")
+        time.sleep(0.5)  # some looks at the processes
+
+        pool.all_read_at = pool.clock
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 1
+
+
 def test_a_killed_process_is_replaced_and_its_unfinished_slot_dropped() -> None:
     with ActorPool(config()) as pool:
         pool.start()
