@@ -23,7 +23,8 @@ Variants:
              Needs the extra `crafter`; a run takes about 2 minutes.
   nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
              others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
-             `any_sentence` pay sentences apart, `qwen15_unpaid` pays nothing for fainting from hunger.
+             `any_sentence` pay sentences apart, `qwen15_unpaid` pays nothing for fainting from hunger, `qwen15_played` learns
+             from the play of trained agents in place of random play.
   steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons are replaced by `qwen15` with the
              goals `combat` and `gold`, and with its `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
@@ -169,6 +170,28 @@ def _crafter() -> dict[str, Any]:
     }
 
 
+def _prepare_nethack() -> dict[str, str]:
+    commands = _prepare(
+        "nethack",
+        # The pairs of launch/quickstart_llm.sh, whose answers these are.
+        "configs/collect.py:quickstart --config.num_pairs=3000",
+        ("qwen15",),
+        "nethack.yaml",
+        "defaultgoal",
+        settings="quickstart",
+        later_models=("qwen05", "smollm2"),
+    )
+    # The dataset is kept with its answers, since nobody trains the same agents again.
+    commands["dataset_played"] = (
+        "configs/import_dataset.py --config.file=docs/studies/judges/nethack_played.parquet"
+    )
+    commands["reward_played"] = (
+        "configs/train_reward.py:quickstart --config.dataset_dir={workdir}/dataset_played --config.annotator=qwen15 "
+        "--config.labels.soft=True"
+    )
+    return commands
+
+
 def _nethack() -> dict[str, Any]:
     """The study of NetHack itself, where the task's reward alone teaches something, too."""
     # The two smaller models were added when the others had been run; claimed after they were asked, before their own seeds.
@@ -187,18 +210,14 @@ def _nethack() -> dict[str, Any]:
     # Added when no goal had made the judge dislike fainting from hunger: such texts pay nothing. Claimed before its own seeds.
     unpaid = "docs.examples.unpaid_texts:UnpaidTexts"
     methods["qwen15_unpaid"] = f"{methods['qwen15']} --config.reward.kind={unpaid}"
+    # Added last: what the same model likes in the play of trained agents (three of `qwen15_sentence`) in place of random play.
+    # Claimed before its own seeds.
+    methods["qwen15_played"] = (
+        "--config.reward.dir={workdir}/reward_played --config.reward.intrinsic_coefficient=0.5"
+    )
     return {
         "rows": "docs/studies/judges_nethack.jsonl",
-        # The pairs of launch/quickstart_llm.sh, whose answers these are.
-        "prepare": _prepare(
-            "nethack",
-            "configs/collect.py:quickstart --config.num_pairs=3000",
-            ("qwen15",),
-            "nethack.yaml",
-            "defaultgoal",
-            settings="quickstart",
-            later_models=("qwen05", "smollm2"),
-        ),
+        "prepare": _prepare_nethack(),
         "training": "configs/train_agent.py:laptop --config.train_for_env_steps=1000000",
         "methods": methods,
         "games": {"qwen15_unpaid": f"--config.trust={unpaid}"},
@@ -208,7 +227,8 @@ def _nethack() -> dict[str, Any]:
         "qwen15 > any_text: kills; qwen15 > qwen15_sentence: deaths; qwen15_sentence > qwen15 - 0.3: kills; "
         "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills; "
         "qwen15_sentence > any_sentence: kills; qwen15_sentence > any_sentence: score; "
-        "qwen15 > qwen15_unpaid: deaths; qwen15_unpaid > qwen15 - 0.3: kills",
+        "qwen15 > qwen15_unpaid: deaths; qwen15_unpaid > qwen15 - 0.3: kills; "
+        "qwen15 > qwen15_played: deaths; qwen15_played > qwen15 - 0.3: kills",
         "lexicon.file": "nethack.yaml",
         "measures": "kills,score,scout,dlvl,deaths",
     }

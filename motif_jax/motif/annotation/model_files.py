@@ -13,7 +13,6 @@ from motif_jax.core.errors import UserError, first_line
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files besides the weights that answers depend on.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
-# Bytes at each end of a file of weights that the fingerprint reads.
 # Of a file of weights a fingerprint reads: its ends, and blocks of what lies between.
 _SAMPLE = 1 << 20
 _BLOCK = 1 << 16
