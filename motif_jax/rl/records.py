@@ -138,6 +138,9 @@ class Records(ExitStack):
         # The returns of episodes that resume in the middle come later.
         will_resume = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
         join = self._episodes.join if will_resume else self._episodes.join_rest
+        if will_resume:
+            # A resumed run reports these again.
+            reports = [row for row in reports if not self._system.was_running(row["env"], row["episode"])]
         self._keep(join(clock.steps, reports, stream.rest()))
         self.show()
         if clock.steps > clock.logged_steps:
@@ -249,7 +252,7 @@ class Records(ExitStack):
         of_this_host = {
             "system": system,
             "episodes": self._unwritten,
-            "next_episode": [number for source in sources for number in source.actors.next_episode()],
+            "next_episode": self._system.next_episode(),
             "draws": max(source.inference.counter for source in sources),
             "restarts": sum(source.actors.restarts for source in sources),
             "dropped_slots": sum(source.actors.dropped_slots for source in sources),

@@ -101,8 +101,9 @@ class System:
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         self.batcher = self._make_batcher(listener)
         self._thread_cores: ThreadCores | None = None
-        # The newest output of `play_state.of`.
+        # The newest output of `play_state.of`, and the number of episodes that each environment had ended then.
         self._play_state: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._completed_episodes: list[int] = []
         if snapshot is not None and self._saved_play is not None and self._remembers:
             plain = snapshot.progress[play_state.ITEM]
             for finished in play_state.restore(plain, self._saved_play, self.sources, self.batcher):
@@ -181,6 +182,19 @@ class System:
         for finished in waiting:
             self.finished.put(finished)
         self._play_state = play_state.of(self.sources, self.batcher, waiting)
+        self._completed_episodes = [
+            number for source in self.sources for number in source.actors.completed_episodes()
+        ]
+
+    def next_episode(self) -> list[int]:
+        """The number of the episode that each environment of this host starts next."""
+        return [number for source in self.sources for number in source.actors.next_episode()]
+
+    def was_running(self, env: int, episode: int) -> bool:
+        """Whether an episode that has ended was running when the play was taken down: a resumed run plays its end again."""
+        if self.config.serial or self._play_state is None:
+            return False
+        return episode >= self._completed_episodes[env]
 
     @property
     def _remembers(self) -> bool:

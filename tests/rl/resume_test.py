@@ -1,9 +1,12 @@
-"""Serial runs that are stopped and continued: they end like a run that was never stopped, bit for bit."""
+"""Runs that are stopped and continued: serial ones end like a run that was never stopped, bit for bit."""
 
 from __future__ import annotations
 
 import csv
 import shutil
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,16 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.core.interruption import Interruption
 from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import agent_checkpoints
 from tests.lm import talkers
 from tests.play.agent_runs import continuous_config, recall_config
+from tests.processes import wait_until
 from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
 from tests.stage_inputs import LEVEL
+from tests.toys import Corridor
 
 
 def recall(tmp_path: Path) -> ConfigDict:
@@ -177,3 +183,46 @@ def published_rows(folder: Path) -> list[dict[str, str]]:
     """The rows of the published log, without times."""
     with (folder / "log.csv").open() as file:
         return [{**row, "FPS": "", "duration": ""} for row in csv.DictReader(file)]
+
+
+class SlowCorridor(Corridor):
+    """Each step takes longer than the learner waits for a group."""
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        time.sleep(0.3)
+        return super().step(action, out)
+
+
+@pytest.mark.slow
+def test_an_episode_that_ended_in_a_rollout_that_a_stop_cut_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps are in no batch: the resumed run plays them again."""
+    name = f"{__name__}:SlowCorridor"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
+
+    def config(steps: int) -> ConfigDict:
+        return recall_config(
+            environment__name=name, environment__max_episode_steps=3, on_policy=True, actors__rebuild=True, rollout=8,
+            actors__workers=1, actors__envs_per_worker=2, batch_size=16, train_for_env_steps=steps,
+        )  # fmt: skip
+
+    stop = Interruption()
+    run = runs.prepared(tmp_path, config(1000))
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(run.run, stop)
+        wait_until(lambda: run.clock.steps >= 16, "an update")
+        assert run.system is not None
+        updates = run.system.learner.version
+        time.sleep(1.6)  # five steps of the next rollout
+        stop.requested = True
+        assert ended.result(60) is False
+    assert run.system.learner.version == updates, "the stop cut a rollout"
+
+    runs.train(tmp_path, config(48))
+
+    episodes = [(row["env"], row["episode"]) for row in runs.episodes(tmp_path)]
+    for env in (0, 1):
+        numbers = sorted(episode for episode_env, episode in episodes if episode_env == env)
+        assert len(numbers) > 5
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))

@@ -154,6 +154,19 @@ class Rollouts(abc.ABC):
         """The number of the episode that each environment starts next."""
         return self.slots.next_episode.ravel().tolist()
 
+    def completed_episodes(self) -> list[int]:
+        """The number of episodes that each environment has ended, while no group is inside of a slot."""
+        at_end = np.zeros(self.slots.next_episode.shape, bool)
+        for group in range(self.config.groups):
+            slot = self._active[group]
+            row = 0
+            if slot is None:
+                slot = self._waiting.get(group)
+                row = self.config.rollout
+            if slot is not None:
+                at_end[group] = self.slots.last[slot, row]
+        return (self.slots.next_episode - 1 + at_end).ravel().tolist()
+
     def release(self, slot: int) -> None:
         """Takes a finished slot back, once everything in it has been copied."""
         self._free[self.group_of(slot)].append(slot)
