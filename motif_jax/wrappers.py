@@ -21,6 +21,7 @@ from typing import Any, Self
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import iterate
 
 from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
@@ -31,7 +32,6 @@ from motif_jax.envs.gym_task.text_readers import (
     BatchReader,
     TextReader,
     TextSource,
-    column_of,
     info_of,
     pays_last_text,
 )
@@ -197,9 +197,10 @@ class VectorIntrinsicReward(VectorWrapper):
         columns = np.flatnonzero(mask).tolist()
         for column in columns:
             self._episode_rewards.begin_episode(column)
+        # A vector holds the columns of each space in its own way, texts as a tuple of strings.
+        observation_of = list(iterate(self.env.observation_space, observations))
         firsts = {
-            column: CaptionedStep(column_of(observations, column), info_of(infos, column), None)
-            for column in columns
+            column: CaptionedStep(observation_of[column], info_of(infos, column), None) for column in columns
         }
         self._take_text(firsts)
         self._ended = self._ended & ~mask
@@ -211,17 +212,24 @@ class VectorIntrinsicReward(VectorWrapper):
         parts = self._episode_rewards.pay_step(np.asarray(extrinsic, np.float32), running)
         ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & running
         same_step = self._mode == "SameStep"
+        observation_of = list(iterate(self.env.observation_space, observations))
+        action_of = list(iterate(self.env.action_space, actions))
 
         def step_of(column: int) -> CaptionedStep:
-            observation = column_of(observations, column)
+            observation = observation_of[column]
             info = info_of(infos, column)
             if same_step and ended[column]:
                 observation = infos["final_obs"][column]
                 info = info_of(infos.get("final_info", {}), column)
-            action = column_of(actions, column)
             reward = float(extrinsic[column])
             return CaptionedStep(
-                observation, info, None, action, reward, bool(terminated[column]), bool(truncated[column])
+                observation,
+                info,
+                None,
+                action_of[column],
+                reward,
+                bool(terminated[column]),
+                bool(truncated[column]),
             )
 
         self._take_text({column: step_of(column) for column in np.flatnonzero(running).tolist()})

@@ -170,6 +170,26 @@ class TalkingWithFields(Talking):
         return observation, reward, terminated, truncated, {"said": {"text": SAID[self.position]}}
 
 
+class TalkingInStrings(Talking):
+    """`Talking` with its text as a string, of which vectors make a tuple."""
+
+    observation_space = gymnasium.spaces.Dict({"message": gymnasium.spaces.Text(256, min_length=0)})
+
+    def _observation(self) -> Any:
+        return {"message": SAID[self.position]}
+
+
+@pytest.mark.parametrize("text", ["message", "obs:message", lambda observation: f"{observation['message']}!"])
+def test_strings_of_a_vector_are_those_of_its_environments(text: Any) -> None:
+    single = wrappers.IntrinsicReward(TalkingInStrings(), worth, TERMS, text=text)
+    expected = play(single)[0]
+    envs = SyncVectorEnv([TalkingInStrings, TalkingInStrings], autoreset_mode=AutoresetMode.SAME_STEP)
+    env = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=text)
+    env.reset(seed=0)
+    paid = [env.step(np.zeros(2, int))[1] for _ in expected]
+    np.testing.assert_allclose(paid, np.array([expected, expected]).T, rtol=1e-6)
+
+
 def test_a_function_of_a_batch_of_observations_still_serves_vectors() -> None:
     envs = SyncVectorEnv([Talking, Talking])
     by_batch = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=lambda rows: list(rows["message"]))

@@ -15,10 +15,13 @@ from motif_jax.motif.annotation import shards
 from motif_jax.motif.pairs import layout, targets, writer
 from motif_jax.motif.pairs.dataset import PairsDataset
 
+IDENTITY = ("stage", "dataset_dirs", "names")
+_PLAYERS = "players"
+
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError where the datasets do not fit each other, or one lacks a label file of `config.names`."""
-    run_folder.check_identity(workdir, config)
+    run_folder.check_identity(workdir, config, IDENTITY)
     folders = checks.listed(config.dataset_dirs)
     checks.require_key(config, "dataset_dirs", len(folders) > 1, "at least two folders, with commas between")
     distinct = {Path(folder).resolve() for folder in folders}
@@ -31,13 +34,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
             dataset.preference(name)
             if targets.probabilities_path(dataset, name).exists():
                 targets.read_probabilities(dataset, name)
-    if not _is_complete(workdir):
+    if _is_complete(workdir):
+        _refuse_changed(PairsDataset.open(workdir), datasets, _names(config, datasets))
+    else:
         writer.check_folder(workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Writes the joined dataset into `workdir`, the pairs of the first dataset first."""
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config, IDENTITY):
         if _is_complete(workdir):
             print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return
@@ -53,7 +58,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
             _number_datasets(joined.create("info/dataset", (), np.int64), datasets)
             for name in names:
                 _add_labels(joined, datasets, name)
-            joined.commit({"origin": "motif_jax join_datasets", "sources": _sources(datasets)})
+            meta: dict[str, object] = {"origin": "motif_jax join_datasets", "sources": _sources(datasets)}
+            if "info/player" in arrays and _PLAYERS in datasets[0].meta:
+                meta[_PLAYERS] = datasets[0].meta[_PLAYERS]
+            joined.commit(meta)
         _say_what_was_left_out(datasets, arrays, names)
         print(
             f"{workdir}: {num_pairs:,} pairs of {len(datasets)} datasets; labels: {', '.join(names) or 'none'}"
@@ -62,6 +70,21 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 def _is_complete(workdir: Path) -> bool:
     return (workdir / layout.META).exists()
+
+
+def _refuse_changed(joined: PairsDataset, datasets: Sequence[PairsDataset], names: Sequence[str]) -> None:
+    """Raises UserError where the datasets, or their labels, are others than when they were joined."""
+    remedy = "join into another --workdir"
+    before = joined.meta.get("sources")
+    for dataset, source in zip(datasets, before or [{}] * len(datasets), strict=False):
+        if source.get("content_hash") != dataset.content_hash():
+            raise UserError(f"{joined.folder} was made when {dataset.folder} had other pairs: {remedy}")
+    for name in names:
+        labels = np.concatenate([dataset.preference(name) for dataset in datasets])
+        if name not in joined.preference_names() or not np.array_equal(joined.preference(name), labels):
+            raise UserError(
+                f"{joined.folder} was made before the labels {name} were what they are now: {remedy}"
+            )
 
 
 def _array_names(dataset: PairsDataset) -> list[str]:
@@ -87,7 +110,11 @@ def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
                 raise UserError(
                     f"config.dataset_dirs: {name} has the shape {list(expected)} in {first.folder}, {list(shape)} in {dataset.folder}"
                 )
-    return [name for name in shared if name != "info/dataset"]
+    left_out = {"info/dataset"}
+    # Its numbers stand for the players of a dataset's own list.
+    if any(dataset.meta.get(_PLAYERS) != first.meta.get(_PLAYERS) for dataset in datasets):
+        left_out.add("info/player")
+    return [name for name in shared if name not in left_out]
 
 
 def _names(config: ConfigDict, datasets: Sequence[PairsDataset]) -> list[str]:

@@ -242,6 +242,14 @@ class Sampler:
                 raise self._not_repeatable(job, error) from error
             raise
 
+        infinite = np.flatnonzero(~np.isfinite(history["rewards"]))
+        if infinite.size:
+            # Now, and not when the whole collection is written.
+            raise UserError(
+                f"config.environment.name={plan.environment}: the reward in row {infinite[0]} of the episode with seed {job.seed} is "
+                f"{history['rewards'][infinite[0]]}: a dataset holds finite rewards, so clip them in the environment"
+            )
+
         info = self._environment.episode_info()
         arrays = chunk_arrays(history, steps, job, plan, info)
         summary = {"end": float(end), **info}

@@ -166,7 +166,9 @@ class _Evaluation:
         every = self._config.record_every
         count = self._config.show_best
         key = return_key(rows)
-        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
+        # JSON holds no infinite numbers: they are null.
+        known = [row for row in rows if row[key] is not None]
+        ranked = sorted(known, key=lambda row: (-row[key], row["index"]))
         indices = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
         if every:
             indices |= {row["index"] for row in rows if row["index"] % every == 0}

@@ -58,7 +58,8 @@ def _table(
 
     `first_columns`: title -> the cell of a row; `replay_cell`: the last cell of a row.
     """
-    ranked = sorted(rows, key=lambda row: -row[key])
+    # JSON holds no infinite numbers: they are null.
+    ranked = sorted((row for row in rows if row[key] is not None), key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
     measures = [
         key,

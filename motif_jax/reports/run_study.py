@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +33,30 @@ class Run(NamedTuple):
     def games(self) -> Path:
         """The folder of the evaluation."""
         return list(self.commands)[-1]
+
+    def steps(self) -> Iterator[Step]:
+        """The commands in their order."""
+        history: list[str] = []
+        for folder, command in self.commands.items():
+            history.append(shlex.join(command))
+            yield Step(folder, command, tuple(history))
+
+
+class Step(NamedTuple):
+    """A command of a run.
+
+    Attributes:
+      history: it and the commands before it in the run, as a shell reads them. What it makes depends on all of them.
+    """
+
+    folder: Path
+    command: tuple[str, ...]
+    history: tuple[str, ...]
+
+    @property
+    def done_file(self) -> Path:
+        """Holds the history of the command that has ended well in the folder."""
+        return self.folder / "done.txt"
 
 
 class Lines(NamedTuple):
@@ -62,6 +88,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         config = sweep.expand(config)
         missing = _read_lines(config, workdir).missing
         lexicon = load_lexicon(config.lexicon.file)
+        _refuse_other_history(missing)
         _check_flags(missing)
         text, claims_hold = _write_tables(config, workdir)
 
@@ -74,8 +101,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
                 remaining = f", about {hours:.1f} h left"
             name = planned.games.parent.name
             print(f"== run {number + 1} of {len(missing)}: {name}{remaining}", file=sys.stderr)
-            for folder, command in planned.commands.items():
-                if not _run_command(folder, command, stop):
+            for step in planned.steps():
+                if not run_step(step, stop):
                     return interruption.EXIT_CODE
             measures = study.measure(planned.games, lexicon, config.goal)
             row = {**planned.identity, "games": measures, "revision": run_folder.git_revision()}
@@ -199,22 +226,43 @@ def _check_flags(missing: list[Run]) -> None:
             raise UserError(f"{reason.removeprefix('error: ')} (of the study's {shlex.join(command[3:])})")
 
 
-def _run_command(folder: Path, command: tuple[str, ...], stop: interruption.Interruption) -> bool:
+def _refuse_other_history(missing: list[Run]) -> None:
+    """Raises UserError, before anything runs, where a folder was made by the same command after others.
+
+    The games of an agent that has been trained on since then would count as those of the longer training.
+    """
+    for step in itertools.chain.from_iterable(run.steps() for run in missing):
+        if not step.done_file.is_file():
+            continue
+        history = tuple(step.done_file.read_text().splitlines())
+        # A single line is of a version that kept no history.
+        if len(history) > 1 and history[-1] == step.history[-1] and history != step.history:
+            changed = next((line for line in step.history if line not in history), step.history[0])
+            raise UserError(
+                f"{step.folder} was made when a command before it was another one (now: {changed}): move the folder away, or give another "
+                "--workdir"
+            )
+
+
+def run_step(step: Step, stop: interruption.Interruption) -> bool:
     """Whether the command has ended well, now or before; False when asked to stop. Raises UserError: it failed."""
-    done = folder / "done.txt"
-    shown = shlex.join(command)
-    if done.is_file() and done.read_text() == shown:
+    history = "\n".join(step.history)
+    if step.done_file.is_file() and step.done_file.read_text() == history:
         return True
-    # The study passes a signal on by itself, once.
+    # The study passes a signal on by itself, once: a second one would end the command while it saves.
     with interruption.deaf_processes():
-        process = subprocess.Popen(command, preexec_fn=sigterm_on_parent_death)
+        process = subprocess.Popen(step.command, preexec_fn=sigterm_on_parent_death)
     while process.poll() is None:
         if stop.requested:
             process.terminate()
+            process.wait()
+            break
         time.sleep(0.2)
     if stop.requested:
         return False
     if process.returncode:
-        raise UserError(f"this run of the study ended with exit code {process.returncode}: {shown}")
-    atomic_write_text(done, shown)
+        raise UserError(
+            f"this run of the study ended with exit code {process.returncode}: {step.history[-1]}"
+        )
+    atomic_write_text(step.done_file, history)
     return True

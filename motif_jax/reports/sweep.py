@@ -42,7 +42,11 @@ class Range(NamedTuple):
             number = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         else:
             number = generator.uniform(self.low, self.high)
-        return str(round(number)) if self.is_integer else f"{number:.3g}"
+        if self.is_integer:
+            return str(round(number))
+        shown = f"{number:.3g}"
+        # Three digits may lie outside, as 1 for the range 0.9..0.9999.
+        return shown if self.low <= float(shown) <= self.high else repr(number)
 
 
 Values = list[str] | Range

@@ -25,6 +25,8 @@ def headline(data: RunData) -> tuple[str, str] | None:
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
     rows = {row.measure.key: row for row in rows_of(data)}
+    if "return" not in rows:  # of zeros there is no row
+        return f"The return of all episodes is 0: {', '.join(data.evaluations)}.", ""
     text, kind = _side_by_side(rows["return"], "Mean return", data.yardsticks)
     if "success" in rows:
         success, _ = _side_by_side(rows["success"], "Success rate", data.yardsticks)
@@ -38,11 +40,13 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
     """The means and which intervals lie apart from the first one: (text, kind)."""
     first = next(iter(row.summaries))
     means = ", ".join(f"{name} {format_estimate(summary.mean)}" for name, summary in row.summaries.items())
+    text = f"{title} of {row.summaries[first].n:,} episodes each: {means}."
     judged = {name: summary.mean for name, summary in row.summaries.items() if name not in yardsticks}
+    if not judged:
+        return text, ""
     own_name, *others = judged
     below = [name for name in others if judged[own_name].low > judged[name].high]
     above = [name for name in others if judged[own_name].high < judged[name].low]
-    text = f"{title} of {row.summaries[first].n:,} episodes each: {means}."
     if below:
         text += f" The interval of {first} lies wholly above that of {', '.join(below)}."
     if above:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +121,33 @@ def test_a_join_that_cannot_work_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         join_datasets.check(config_of(folders[:count], names), tmp_path / "joined")
+
+
+def test_other_sources_and_labels_are_refused_where_a_join_is_complete(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    joined = tmp_path / "joined"
+    join(folders, joined)
+    make_dataset(tmp_path / "third", pairs=20, seed=2)
+
+    with pytest.raises(UserError, match="dataset_dirs"):
+        join([folders[0], tmp_path / "third"], joined)
+
+    write_labels(folders[1], "test", np.ones(20, np.int8))
+    with pytest.raises(UserError, match="before the labels test were what they are now: join into another"):
+        join(folders, joined)
+
+    shutil.rmtree(folders[1])
+    make_dataset(folders[1], pairs=20, seed=3)
+    with pytest.raises(UserError, match=f"was made when {folders[1]} had other pairs"):
+        join(folders, joined)
+
+
+def test_players_are_left_out_where_their_numbers_mean_others(folders: list[Path], tmp_path: Path) -> None:
+    for folder, players in zip(folders, (["walker"], ["eater"]), strict=True):
+        pairs = PairsDataset.open(folder).num_pairs
+        np.save(folder / "info/player.npy", np.zeros((pairs, 2), np.int16))
+        meta = json.loads((folder / "dataset.json").read_text())
+        (folder / "dataset.json").write_text(json.dumps({**meta, "players": players}))
+
+    assert "player" not in join(folders, tmp_path / "joined").info

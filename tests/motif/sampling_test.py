@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks
 from motif_jax.motif.sampling import EpisodeJob, History, ReplayedActions, SamplingPlan, caption_keys
 from motif_jax.rl.actors.worker_process import MAX_DEATHS
+from tests.toys import Talker
 
 # Nobody asks it to stop.
 RUNNING = Interruption()
@@ -134,3 +136,24 @@ def test_a_stop_leaves_nothing_in_the_temporary_directory(tmp_path, monkeypatch)
     assert not list(temporary.iterdir())
     assert 0 < len(chunks.scan(folder)) < 1000
     assert not multiprocessing.active_children()
+
+
+class Unbounded(Talker):
+    """Pays without a bound in its third step."""
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        _, end = super().step(action, out)
+        return np.inf if self._steps == 3 else 0.0, end
+
+
+def test_an_infinite_reward_is_refused_with_its_episode(tmp_path, monkeypatch) -> None:
+    name = f"{__name__}:Unbounded"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
+    plan = SamplingPlan(name, {}, ("message", "blstats"), seed=3, length=2, share=1.0, folder=str(tmp_path))
+
+    with pytest.raises(
+        UserError, match="the reward in row 3 of the episode with seed 11 is inf: a dataset holds finite"
+    ):
+        sampling.Sampler({"plan": plan}).answer(EpisodeJob(0, 11, 0, HABITS["walker"]))
+
+    assert not contents(tmp_path)

@@ -35,6 +35,15 @@ def test_a_verdict_weighs_reward_against_progress(
     assert judged.line.endswith(verdict)
 
 
+@pytest.mark.parametrize("count", [0, 19])
+def test_a_measure_that_only_a_part_of_a_training_has_is_left_out(count: int) -> None:
+    """As a number of `info` that comes with the first success."""
+    before = episodes(1.0, 2.0) | {"success": np.zeros(count)}
+    after = episodes(3.0, 3.0) | {"success": np.ones(20)}
+
+    assert hacking.judge(before, after, ("a", "b")).line.endswith("rises; dungeon level 2 to 3 rises too.")
+
+
 def test_few_episodes_are_not_judged() -> None:
     judged = hacking.judge(episodes(1.0, 2.0), episodes(3.0, 1.0, count=19), ("a", "b"))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from ml_collections import ConfigDict
 from motif_jax.core.config import flat
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json_lines
+from motif_jax.core.interruption import Interruption
 from motif_jax.reports import run_study as study
 from motif_jax.reports import study_config as studies
 from motif_jax.reports import sweep
@@ -142,6 +145,56 @@ def test_braces_of_json_in_flags_are_no_folders(toys: Path, tmp_path: Path) -> N
 
 def lines(workdir: Path) -> list[dict[str, Any]]:
     return list(read_json_lines(workdir / "rows.jsonl"))
+
+
+@pytest.mark.slow
+def test_games_of_a_shorter_training_are_not_those_of_a_longer_one(toys: Path, tmp_path: Path) -> None:
+    """The agent's folder trains on, and the command of its games stays the same."""
+    config = small(tables={"t": "none"}, seeds=1)
+    study.run(config, tmp_path)
+    started(toys)
+    longer = small(
+        tables={"t": "none"}, seeds=1, training=f"{config.training} --config.train_for_env_steps=999"
+    )
+
+    with pytest.raises(UserError, match=r"none-1/games was made when a command before it was another one"):
+        study.run(longer, tmp_path)
+
+    assert started(toys) == []
+    assert len(lines(tmp_path)) == 1
+
+
+class Program:
+    """A child that saves for a while after its first signal, and would be ended by a second one."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        self.looks = 0
+
+    def poll(self) -> int | None:
+        self.looks += 1
+        if self.looks == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 75 if self.looks > 5 else None
+
+    def terminate(self) -> None:
+        signals.append(self.looks)
+
+    def wait(self) -> None:
+        self.looks = 6
+
+
+signals: list[int] = []
+
+
+def test_a_program_is_asked_to_stop_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study.subprocess, "Popen", Program)
+    signals.clear()
+
+    with Interruption() as stop:
+        is_done = study.run_step(study.Step(tmp_path, ("train",), ("train",)), stop)
+
+    assert not is_done
+    assert len(signals) == 1
 
 
 @pytest.mark.slow

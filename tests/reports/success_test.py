@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from motif_jax.core.metric_files import Curve
+from motif_jax.display.measures import summarise_rows
 from motif_jax.reports import hacking, success, text_section
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport
@@ -250,3 +251,26 @@ def test_a_run_without_intrinsic_returns_is_not_checked_for_hacking(data: RunDat
     [verdict] = hacking.judge_run(data)
 
     assert verdict.line.startswith("Not checked for reward hacking: no intrinsic return was recorded")
+
+
+def test_agents_that_earn_nothing_have_a_headline() -> None:
+    data = with_expert((0.0, 0.0, 0.0), text_task=True)
+    for summary in data.evaluations.values():
+        for row in summary["rows"]:
+            row["return"] = 0.0
+        summary["measures"]["return"] = asdict(summarise_rows(summary["rows"], 200, 0.95)["return"])
+
+    text, kind = text_section.headline(data) or ("", None)
+
+    assert text == "The return of all episodes is 0: agent, before training, random, expert."
+    assert kind == ""
+
+
+def test_yardsticks_alone_have_means_and_no_verdict() -> None:
+    data = with_expert((0.6, 0.3, 0.3), text_task=True)
+    only = RunData("t", evaluations={"expert": data.evaluations["expert"]}, yardsticks=["expert"])
+
+    text, kind = text_section.headline(only) or ("", None)
+
+    assert text.startswith("Mean return of ")
+    assert kind == ""

@@ -83,6 +83,15 @@ def test_draws_lie_in_their_ranges() -> None:
     assert math.isclose(sum(width < 64 for width in widths), 100, abs_tol=40)
 
 
+def test_rounding_leaves_no_range() -> None:
+    values_of_key = sweep.parse("gamma=0.9..0.9999; lr=log 1.0006e-4..1e-3")
+
+    drawn = sweep.combinations(values_of_key, 300, seed=0)
+
+    assert max(float(combination["gamma"]) for combination in drawn) <= 0.9999
+    assert min(float(combination["lr"]) for combination in drawn) >= 1.0006e-4
+
+
 def test_more_draws_begin_with_the_same_ones() -> None:
     values_of_key = sweep.parse("lr=log 1e-5..1e-2; size=8,16,32")
 

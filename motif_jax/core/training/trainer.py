@@ -131,9 +131,10 @@ class OfflineTrainer:
         task = self.task
         settings = self.settings
         hosts = Hosts()
+        # `RunFiles` ends first: a second signal must not end the process while the last checkpoint is written.
         with (
-            RunFiles(workdir, task, settings.keep, settings.save_every_seconds, settings.config) as files,
             Interruption() as stop,
+            RunFiles(workdir, task, settings.keep, settings.save_every_seconds, settings.config) as files,
         ):
             state = task.init_state()
             state, position = files.restore(shapes_of(state)) or (state, TrainingPosition())

@@ -81,15 +81,6 @@ class BatchReader:
         return self._reader.count(observation)
 
 
-def column_of(values: Any, column: int) -> Any:
-    """One environment's part of a vector's observations or actions."""
-    if isinstance(values, Mapping):
-        return {name: column_of(value, column) for name, value in values.items()}
-    if isinstance(values, tuple):
-        return tuple(column_of(value, column) for value in values)
-    return values[column]
-
-
 def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
     """One environment's `info` from a vector's infos, where a mask _KEY says which environments have KEY."""
     info: dict[str, Any] = {}

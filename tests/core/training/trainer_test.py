@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import read_metrics
+from motif_jax.core.training.records import RunFiles
 from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
 from tests.core.training.subtraction import Subtractor, evaluations_of, outcome_of, resume_points_of, train
 
@@ -293,3 +295,19 @@ def test_without_patience_the_last_evaluation_is_used(tmp_path: Path) -> None:
     assert summary["stopped_early"] is False
     assert summary["best_evaluation"] == 0
     assert summary["used_evaluation"] == 3
+
+
+@pytest.mark.usefixtures("file_checkpoints")
+def test_a_second_signal_cannot_end_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers send SIGTERM more than once: the files are closed, which waits for the save, while it is still caught."""
+    handlers: list[Any] = []
+    close = RunFiles.__exit__
+
+    def noting_close(self: RunFiles, *exception: Any) -> Any:
+        handlers.append(signal.getsignal(signal.SIGTERM))
+        return close(self, *exception)
+
+    monkeypatch.setattr(RunFiles, "__exit__", noting_close)
+    assert not train(tmp_path, Subtractor(stop_at=4))
+    assert len(handlers) == 1
+    assert handlers != [signal.SIG_DFL]
