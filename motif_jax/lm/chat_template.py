@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from motif_jax.core.errors import UserError, first_line
@@ -20,6 +23,8 @@ from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 # Special tokens that templates write themselves.
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+# Ends the text that an answer begins with, while a conversation is rendered; no text of a person has it.
+_MARK = "\ue000continued here\ue000"
 
 Turn = Mapping[str, str]
 
@@ -38,7 +43,10 @@ class ChatTemplate:
         self.text = text
         self._source = source
         self.special_tokens = dict(special_tokens or {})
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        extensions = (loopcontrols, _GenerationTag)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=extensions
+        )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
@@ -62,12 +70,12 @@ class ChatTemplate:
           UserError: the template leaves the beginning out.
         """
         beginning = turns[-1]["content"].strip()
-        text = self.text_of(turns)
-        # The last one: an earlier turn may hold the same text.
-        start = text.rfind(beginning)
-        if start < 0:
+        # Not found by its own text, which earlier turns and the template may hold, too.
+        marked = [*turns[:-1], {**turns[-1], "content": beginning + _MARK}]
+        text, mark, _ = self.text_of(marked).partition(_MARK)
+        if not mark or not text.endswith(beginning):
             raise UserError(f"{self._source} does not show the beginning of an answer, {beginning!r}")
-        return text[: start + len(beginning)]
+        return text
 
     def _render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
         values = {**self.special_tokens, "add_generation_prompt": add_generation_prompt}
@@ -113,9 +121,27 @@ def _token_text(value: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """jinja's own filter escapes `<`, `>` and `&` for HTML, which no model was trained on."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+class _GenerationTag(Extension):
+    """The tag `generation` of transformers, which marks what the assistant says and changes no text."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def _refuse(message: str) -> NoReturn:

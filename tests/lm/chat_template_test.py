@@ -72,3 +72,29 @@ def test_of_several_templates_the_default_is_read(tmp_path) -> None:
 
 def test_a_base_model_has_no_template(tmp_path) -> None:
     assert chat_template.read(tmp_path) is None
+
+
+def test_a_beginning_is_not_looked_for_in_the_templates_own_words() -> None:
+    """ "end" stands in <|im_end|>, too."""
+    begun = [*BEGUN[:-1], {"role": "assistant", "content": "end"}]
+    assert ChatTemplate(CHATML).continued(begun) == HEAD + "end"
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (
+            "{% for m in messages %}{{ m.content }}{% if loop.index == 1 %}{% break %}{% endif %}{% endfor %}",
+            "one",
+        ),
+        (
+            "{% for m in messages %}{% if loop.index == 1 %}{% continue %}{% endif %}{{ m.content }}{% endfor %}",
+            "two",
+        ),
+        ("{% generation %}{{ messages[0].content }}{% endgeneration %}!", "one!"),
+        ("{{ {'b': 1, 'a': 2} | tojson(separators=(',', ':'), sort_keys=True) }}", '{"a":2,"b":1}'),
+    ],
+)
+def test_tags_and_filters_are_those_of_transformers(template: str, text: str) -> None:
+    turns = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    assert ChatTemplate(template).text_of(turns) == text
