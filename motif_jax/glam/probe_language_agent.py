@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import read_json_lines
+from motif_jax.core.files import atomic_write_json, read_json, read_json_lines
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.progress import Progress
 from motif_jax.glam import probing
@@ -24,6 +24,7 @@ from motif_jax.rl import agent_networks, choices, settings
 
 # Keys that a result depends on.
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
+_PLAN = "plan.json"  # step -> digest of the checkpoints that were asked
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -61,6 +62,7 @@ def _open_agent(config: ConfigDict) -> tuple[Probing, list[int]]:
 def run(config: ConfigDict, workdir: Path) -> int:
     with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         agent_probes, steps = _open_agent(config)
+        _pin_checkpoints(config.policy, steps, workdir)
         lines = list(read_json_lines(workdir / probe_files.LINES))
         clauses = list(read_json_lines(workdir / probe_files.CLAUSES))
         # A run that was killed between the two files wrote one line less into the second.
@@ -86,6 +88,22 @@ def run(config: ConfigDict, workdir: Path) -> int:
         print(f"must_be_right: another action is likelier than the right one in {names}", file=sys.stderr)
         return 1
     return 0
+
+
+def _pin_checkpoints(policy: str, steps: list[int], workdir: Path) -> None:
+    """Notes the digests of the checkpoints. Raises UserError: one is another than when it was asked.
+
+    An agent that is trained again in its folder has checkpoints of the same steps.
+    """
+    path = workdir / _PLAN
+    before = read_json(path, f"remove {workdir}") if path.exists() else {}
+    now = {str(step): agent_policy.digest(policy, step) for step in steps}
+    for step, digest in now.items():
+        if before.get(step, digest) != digest:
+            raise UserError(
+                f"config.policy={policy}: checkpoint {step} is another than when it was asked: give another --workdir"
+            )
+    atomic_write_json(path, {**before, **now})
 
 
 def _show(agent_probes: Probing, workdir: Path) -> list[str]:

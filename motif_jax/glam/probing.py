@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import append_lines, atomic_write_json, finite
+from motif_jax.core.files import append_lines, atomic_write_json, finite, read_json
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, Probe, read
 from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens
@@ -139,7 +139,10 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
 
 
 class ProbeFiles(ExitStack):
-    """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates also clauses (0: never)."""
+    """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates also clauses (0: never).
+
+    Raises UserError: the folder has answers to other probes.
+    """
 
     def __init__(
         self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False
@@ -147,7 +150,16 @@ class ProbeFiles(ExitStack):
         super().__init__()
         self._probing = probing
         self._clauses_every = clauses_every
-        atomic_write_json(folder / DESCRIPTION, probing.description())
+        description = folder / DESCRIPTION
+        if update > 0 and description.exists():
+            before = read_json(description, f"remove {folder}")
+            # As JSON holds it.
+            now = json.loads(json.dumps(probing.description()))
+            if before != now:
+                raise UserError(
+                    f"{folder} has answers to other probes (config.probes.prompts): give the same ones, or another --workdir"
+                )
+        atomic_write_json(description, probing.description())
 
         # A resumed run writes the lines from `update` on again.
         def is_earlier(line: str) -> bool:

@@ -122,7 +122,7 @@ FILES = {
         run/tokens/train/tokens.npy
     """.split(),
     "probe_language_agent": """
-        run/clauses.jsonl run/distrib.csv run/probes.json run/probes.jsonl
+        run/clauses.jsonl run/distrib.csv run/plan.json run/probes.json run/probes.jsonl
     """.split(),
     "rank_text": ("run/ranks.json",),
     "replay": """

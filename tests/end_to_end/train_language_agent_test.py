@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.glam import probe_language_agent
 from tests.force.outcomes import rows_of
@@ -84,6 +85,11 @@ def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) ->
     assert probe_language_agent.run(config, probe_folder) == 0
     asked = [row["step"] for row in rows_of(probe_folder / "probes.jsonl")]
     assert asked[0] == 1 < asked[1]
+    # An agent that is trained again in its folder has checkpoints of the same steps.
+    plan = json.loads((probe_folder / "plan.json").read_text())
+    (probe_folder / "plan.json").write_text(json.dumps(dict.fromkeys(plan, "another")))
+    with pytest.raises(UserError, match=f"checkpoint {asked[1]} is another than when it was asked"):
+        probe_language_agent.run(config, probe_folder)
 
     run_stage("evaluate", tmp_path / "evaluation", "", policy=str(agent), episodes=3)
     evaluation = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.glam import probing
 from motif_jax.glam.config import ProbeQuestions
@@ -74,6 +75,17 @@ def test_a_line_an_update_has_the_probabilities_of_all_probes(asked: Any, folder
     expected = probing.probabilities(probes.scores(params))
     for line in lines:
         np.testing.assert_allclose(line["probabilities"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_answers_to_other_probes_are_not_continued(asked: Any, folder: Path) -> None:
+    config, network, _, _ = asked
+    questions = ProbeQuestions(prompts="configs/probes/babyai_directions.json")
+    other = probing.make(replace(config, probes=questions), network)
+    assert other is not None
+
+    with pytest.raises(UserError, match=r"has answers to other probes \(config.probes.prompts\)"):
+        probing.ProbeFiles(folder, other, 3)
 
 
 @pytest.mark.slow

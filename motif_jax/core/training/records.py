@@ -22,6 +22,7 @@ from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 
 CHECKPOINTS = "checkpoints"
 RESUME = "resume"
+_FOREIGN = ".files_of_the_user.json"
 # Stands among the digests of files where each device draws its own dropout.
 DEVICES = "number of devices"
 # Prefix of the digests of files that options name.
@@ -150,9 +151,15 @@ def prepared(
     the `files` that the body writes, but for those that were there before the first start.
     """
     is_resumed = (workdir / run_folder.CONFIG).exists()
-    foreign: set[str] = set()  # files of the user's, which were in the folder before the first start
-    if workdir.is_dir() and not is_resumed:
+    # Files of the user's, which were in the folder before the first start. Later starts cannot tell them from the run's.
+    foreign_file = workdir / _FOREIGN
+    foreign: set[str] = set()
+    if foreign_file.exists():
+        foreign = set(read_json(foreign_file, f"remove {foreign_file}", kind=list))
+    elif workdir.is_dir() and not is_resumed:
         foreign = {path.name for path in workdir.iterdir()}
+        if foreign & set(files):
+            atomic_write_json(foreign_file, sorted(foreign))
     # The files that bind the folder to its run go last: after a kill in between, the next start removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
     contents = {path: path.read_bytes() for path in binding if path.exists()}
@@ -164,7 +171,8 @@ def prepared(
             for path, content in contents.items():
                 atomic_write_bytes(path, content)
         else:
-            for path in (*(workdir / name for name in sorted(set(files) - foreign)), *binding):
+            made = [workdir / name for name in sorted(set(files) - foreign)]
+            for path in (*made, foreign_file, *binding):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:

@@ -117,6 +117,17 @@ def test_a_refused_start_removes_what_it_wrote_alone(tmp_path: Path) -> None:
     assert visible_names(tmp_path) == ["notes"]
 
 
+def test_a_second_start_that_is_refused_knows_the_users_files(tmp_path: Path) -> None:
+    """The first start was stopped before its first checkpoint."""
+    (tmp_path / "notes").touch()
+    start_run(tmp_path, {"b": 1}, refuses=False)
+
+    with pytest.raises(UserError, match="no"):
+        start_run(tmp_path, {"b": 1}, refuses=True)
+
+    assert visible_names(tmp_path) == ["notes"]
+
+
 def test_a_refused_resume_leaves_the_run_as_it_was(tmp_path: Path) -> None:
     start_run(tmp_path, {"b": 1}, refuses=False)
     (tmp_path / "resume").mkdir()
