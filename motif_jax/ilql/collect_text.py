@@ -142,7 +142,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             "config": settings,
         }
         finish = functools.partial(task.finish, config.kind)
-        if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
+        inputs = registry.drawn_from(task)
+        if not dialogues.collect(plan, workdir, about, config.workers, stop, finish, inputs):
             return EXIT_CODE
         print(_in_words(read_json(meta, "collect again")))
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -123,13 +124,18 @@ def _read_recorded(config: ConfigDict, workdir: Path, journal: Journal) -> _Plan
 
 
 def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
-    """Writes plan.json; UserError where a journal of another agent is in the folder."""
+    """Writes plan.json; UserError where a journal of another agent, or of other games, is in the folder."""
     path = workdir / PLAN
     if path.exists():
         before = read_json(path, "restore a copy of it, or evaluate into another --workdir")
         if before.get("digest") != plan["digest"]:
             raise UserError(
                 f"config.agent={plan['policy']}: was trained again since {workdir} started: choose another --workdir"
+            )
+        games = json.loads(json.dumps(plan.get("drawn_from")))
+        if before.get("drawn_from", games) != games:
+            raise UserError(
+                f"config.task={plan['environment']}: its options or files changed since {workdir} started: choose another --workdir"
             )
     atomic_write_json(path, dict(plan))
 

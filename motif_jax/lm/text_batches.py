@@ -72,7 +72,8 @@ class WindowBatches:
                 f"{dataset.folder} has {dataset.num_tokens:,} tokens, fewer than the {self.width:,} of a window: more text or a "
                 f"smaller config.length than {rows.length} is needed"
             )
-        self.steps_per_pass = math.ceil(self._order.per_pass / batch_size)
+        # No whole number: a batch may hold the last windows of a pass and the first of the next.
+        self.steps_per_pass = self._order.per_pass / batch_size
 
     def batches(self, first: int, count: int) -> TokenBatch:
         batches = []
@@ -89,7 +90,7 @@ class WindowBatches:
         """The dataset in at most `max_batches` batches [batch_size, ...]; rows of weight 0 fill the last one."""
         size = self._batch_size
         batches = []
-        for number in range(min(max_batches, self.steps_per_pass)):
+        for number in range(min(max_batches, math.ceil(self.steps_per_pass))):
             windows = np.arange(number * size, (number + 1) * size)
             exists = windows < self._order.per_pass
             starts = np.where(exists, windows, 0) * self.width

@@ -141,6 +141,16 @@ def test_a_plan_names_task_policy_and_seed(games: Path) -> None:
     }
 
 
+def test_games_of_changed_files_are_not_added(tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
+    evaluate(workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2)
+    plan = json.loads((workdir / evaluate_text.PLAN).read_text())
+    (workdir / evaluate_text.PLAN).write_text(json.dumps({**plan, "drawn_from": {"length": 2, "words": "x"}}))
+
+    with pytest.raises(UserError, match="its options or files changed since"):
+        evaluate(workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=4)
+
+
 def test_a_published_log_has_the_returns_of_all_episodes(games: Path) -> None:
     log = evaluation_logs.read(games / published_log.FILE)
 

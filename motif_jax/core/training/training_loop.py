@@ -139,7 +139,9 @@ class TrainingLoop:
         # Metrics first: a resumed run writes again the steps that are in no checkpoint, and no others.
         self.files.save_evaluation(self.carry.state, position, evaluation)
         self.progress.log(evaluation.text)
-        self.use.read()  # an evaluation is not part of the next steps' time
+        # An evaluation is not part of the next steps' time.
+        self.use.read()
+        self.logged_at += time.monotonic() - start
 
     def _read_all(self) -> None:
         while self.waiting:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from motif_jax.core import digests, seeds
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, remove_temporaries
+from motif_jax.core.files import atomic_write_json, read_json, remove_temporaries
 from motif_jax.core.interruption import Interruption
 from motif_jax.core.progress import Progress
 from motif_jax.ilql.dialogues import parquet
@@ -23,6 +25,7 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, run_jobs
 
 DIALOGUES, META, STAGING = "dialogues.parquet", "dialogues.json", ".staging"
+_INPUTS = "inputs.json"  # of the parts beside it
 _PART = re.compile(r"\d{8}\.parquet")
 
 
@@ -84,15 +87,20 @@ def collect(
     workers: int,
     stop: Interruption,
     finish: Callable[[Path], None] = lambda folder: None,
+    inputs: Mapping[str, Any] = MappingProxyType({}),
 ) -> bool:
     """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False when stopped before that.
 
+    Args:
+      inputs: what determines the dialogues besides the plan, JSON-able: digests of the task's files.
+
     Raises:
-      UserError: `MAX_DEATHS` processes died of the same part.
+      UserError: `MAX_DEATHS` processes died of the same part, or `inputs` changed since the first part was drawn.
     """
     staging = Path(plan.folder)
     staging.mkdir(parents=True, exist_ok=True)
     remove_temporaries(staging)
+    _pin_inputs(staging, inputs)
     done = {int(path.stem) for path in staging.iterdir() if _PART.fullmatch(path.name)}
     failures = sum(parquet.about(_part_path(staging, part)).get("failures", 0) for part in done)
 
@@ -118,6 +126,18 @@ def collect(
     atomic_write_json(folder / META, {**meta, "digest": digests.of_file(folder / DIALOGUES)})
     shutil.rmtree(staging)
     return True
+
+
+def _pin_inputs(staging: Path, inputs: Mapping[str, Any]) -> None:
+    path = staging / _INPUTS
+    now = json.loads(json.dumps(dict(inputs)))
+    before = read_json(path, f"remove {staging} and collect again") if path.exists() else now
+    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if changed:
+        raise UserError(
+            f"{', '.join(changed)} changed since the first dialogues in {staging} were drawn: collect into another --workdir"
+        )
+    atomic_write_json(path, now)
 
 
 class DialogueTotals:

@@ -134,7 +134,7 @@ class TextEvalSetup:
             "seed": text_episodes.environment_seed(seed, episode.index),
             "return": dialogue.total,
             "length": sum(reward is not None for reward in dialogue.rewards),
-            "end_reason": "terminal",
+            "end_reason": "terminal" if dialogue.terminal else "step limit",
             **self.task.outcome(dialogue),
             "token_return": dialogue.total + token_rewards,
         }

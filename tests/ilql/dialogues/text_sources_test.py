@@ -37,6 +37,20 @@ def collect(folder: Path, stops_after: int = 99) -> bool:
     return collected.collect(plan, folder, {"about": 1}, 1, StopsAfter(stops_after))
 
 
+def test_parts_of_other_files_are_not_mixed(tmp_path: Path) -> None:
+    """As where a word list is replaced between a stop and the same command again."""
+    plan = collected.DialoguePlan(TOY, {"length": 4}, *GAMES, 3, 11, 4, str(tmp_path / ".staging"))
+
+    def collect_with(words: str, stops_after: int = 99) -> bool:
+        inputs = {"words": words, "length": 4}
+        return collected.collect(plan, tmp_path, {}, 1, StopsAfter(stops_after), inputs=inputs)
+
+    assert not collect_with("digest 1", stops_after=1)
+    with pytest.raises(UserError, match=r"words changed since the first dialogues in .* were drawn"):
+        collect_with("digest 2")
+    assert collect_with("digest 1")
+
+
 def dialogues_of(folder: Path) -> list[Dialogue]:
     return list(Dialogues.of(parquet.read(folder / collected.DIALOGUES)))
 

@@ -211,6 +211,14 @@ def test_a_row_of_an_episode_has_its_dialogue_and_numbers() -> None:
         }
 
 
+def test_an_episode_that_a_limit_cuts_says_so() -> None:
+    setup = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
+    (episode,) = text_episodes.play(setup.task, setup.actor, 3, range(1), 1)
+    cut = dataclasses.replace(episode, dialogue=episode.dialogue._replace(terminal=False))
+
+    assert setup.row(cut, 3, tokens=False)["end_reason"] == "step limit"
+
+
 def network_of(positions: int | None, design: Design | None = None) -> TextAgentNetwork:
     sizes = {"vocab_size": 32, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": positions or 16}
     config = parse({"model_type": "gpt2", **sizes, "bos_token_id": None, "eos_token_id": None})
