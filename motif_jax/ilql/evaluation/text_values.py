@@ -58,10 +58,18 @@ class ValuedDialogue(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="bounds")
 def _look(
-    network: TextAgentNetwork, params: Any, tokens: jax.Array, valid: jax.Array, bounds: tuple[Any, Any]
+    network: TextAgentNetwork,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    returns: jax.Array,
+    bounds: tuple[Any, Any],
 ) -> ActionValues:
-    """The numbers of the token after each position of dialogues int32 [B, T]; `bounds` are q_min and q_max."""
-    readout = network.look(params, tokens, valid)
+    """The numbers of the token after each position of dialogues int32 [B, T]; `bounds` are q_min and q_max.
+
+    `returns`, float32 [B], are read by agents that have them before the tokens.
+    """
+    readout = network.look(params, tokens, valid, returns)
     next_tokens = jnp.roll(tokens, -1, axis=1)
 
     def of_next(numbers: jax.Array) -> jax.Array:
@@ -79,11 +87,17 @@ def _look(
     )
 
 
+def _most_tokens(network: TextAgentNetwork) -> int | None:
+    """The most tokens of a dialogue; None: no limit. A return before the tokens takes a position."""
+    positions = network.model.config.max_length
+    return None if positions is None else positions - int(network.design.prefix)
+
+
 def require_fit(
     network: TextAgentNetwork, tokenizer: TextTokenizer, dialogues: Dialogues, source: str
 ) -> None:
     """Raises UserError for dialogues with texts that the tokenizer cannot encode, or actions after the network's last position."""
-    longest = network.model.config.max_length
+    longest = _most_tokens(network)
     reward = constant(0.0)
     for number, dialogue in enumerate(dialogues):
         try:
@@ -98,7 +112,7 @@ def require_fit(
 
 def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogue]:
     """Runs dialogues through an agent, some at a time."""
-    longest = saved.network.model.config.max_length
+    longest = _most_tokens(saved.network)
     bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
     params = jax.device_put(saved.params)
     reward = constant(0.0)
@@ -110,7 +124,10 @@ def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogu
         # The last batch is filled up, so that all have one program for each width.
         filling = [[0]] * (_BATCH - len(rows))
         tokens, valid = padded([*rows, *filling], width)
-        values = jax.tree.map(np.asarray, _look(saved.network, params, tokens, valid, bounds=bounds))
+        returns = np.zeros(_BATCH, np.float32)
+        returns[: len(part)] = [dialogue.total for dialogue in part]
+        looked = _look(saved.network, params, tokens, valid, returns, bounds=bounds)
+        values = jax.tree.map(np.asarray, looked)
         for row, (dialogue, item) in enumerate(zip(part, items, strict=True)):
             of_actions = jax.tree.map(lambda array: array[row, item.action_indices], values)  # noqa: B023
             yield ValuedDialogue(dialogue, item, of_actions)

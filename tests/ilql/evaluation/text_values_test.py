@@ -237,3 +237,20 @@ def test_a_policy_alone_has_no_values(tmp_path: Path) -> None:
     for action in row["tokens"]:
         assert action["q"] == action["v"] == [0.0, 0.0, 0.0]
         assert all(number < 0 for number in action["policy"])
+
+
+@pytest.mark.slow
+def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_path: Path) -> None:
+    saved = saved_agent(tmp_path, Design("none", prefix=True))
+    dialogues = Dialogues.of([ENDED, RUNNING])
+
+    rows = list(text_values.values_of(saved, dialogues))
+
+    for row in rows:
+        tokens = row.item.tokens[None]
+        returns = np.array([row.dialogue.total], np.float32)
+        readout = saved.network.look(saved.params, tokens, np.ones_like(tokens, bool), returns)
+        log_probs = jax.nn.log_softmax(readout.logits)
+        for number, position in enumerate(row.item.action_indices):
+            expected = log_probs[0, position, row.item.tokens[position + 1]]
+            np.testing.assert_allclose(row.values.log_probs[number], expected, rtol=1e-3, atol=1e-5)
