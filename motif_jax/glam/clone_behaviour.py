@@ -12,7 +12,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import offline_run
+from motif_jax.core.training import offline_run, records
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
@@ -113,6 +113,9 @@ def run(launched: ConfigDict, workdir: Path) -> int:
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
         digests = {"trajectories": data.digest, "model": weights.digest(folder)}
+        # With these it plays, too: `agent_checkpoints.learned_with`.
+        for name, digest in agent_networks.class_of(agent).file_digests(agent).items():
+            digests[records.FILE_OF + name] = digest
         task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), digests)
         remark = agent_networks.class_of(agent).remark(agent)
         about = f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {remark}"

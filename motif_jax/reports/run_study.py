@@ -34,15 +34,15 @@ class Run(NamedTuple):
         """The folder of the evaluation."""
         return list(self.commands)[-1]
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[StudyCommand]:
         """The commands in their order."""
         history: list[str] = []
         for folder, command in self.commands.items():
             history.append(shlex.join(command))
-            yield Step(folder, command, tuple(history))
+            yield StudyCommand(folder, command, tuple(history))
 
 
-class Step(NamedTuple):
+class StudyCommand(NamedTuple):
     """A command of a run.
 
     Attributes:
@@ -244,7 +244,7 @@ def _refuse_other_history(missing: list[Run]) -> None:
             )
 
 
-def run_step(step: Step, stop: interruption.Interruption) -> bool:
+def run_step(step: StudyCommand, stop: interruption.Interruption) -> bool:
     """Whether the command has ended well, now or before; False when asked to stop. Raises UserError: it failed."""
     history = "\n".join(step.history)
     if step.done_file.is_file() and step.done_file.read_text() == history:

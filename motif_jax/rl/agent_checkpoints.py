@@ -16,6 +16,7 @@ import jax
 from motif_jax.core.checkpoint_items import ANY, JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
+from motif_jax.core.training import records
 from motif_jax.nets.policy import PolicyNetwork
 
 FOLDER = "checkpoints"
@@ -110,6 +111,15 @@ def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
 
 def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
     """`NetworkKind.file_digests` as of checkpoint `step`; {} in checkpoints that lack it."""
-    if _PROGRESS not in checkpoints.items(step):
+    items = checkpoints.items(step)
+    if _PROGRESS in items:
+        return restore_progress(checkpoints, step).get(FILE_DIGESTS, {})
+    if records.POSITION not in items:
         return {}
-    return restore_progress(checkpoints, step).get(FILE_DIGESTS, {})
+    # Of a clone, which the trainer of datasets has trained.
+    stored = checkpoints.restore(step, {records.POSITION: JSON})[records.POSITION]["digests"]
+    return {
+        name.removeprefix(records.FILE_OF): digest
+        for name, digest in stored.items()
+        if name.startswith(records.FILE_OF)
+    }

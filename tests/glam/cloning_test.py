@@ -6,6 +6,7 @@ import pytest
 
 from motif_jax.core import run_folder
 from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.glam import clone_behaviour
 from motif_jax.glam import trajectories as parquet
@@ -55,6 +56,27 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
         for name in ("glam_french_goal", "drrn_first_observation"):
             assert environment_options["compat"][name] == bool(switches)
         assert environment_options["language"] == "french"
+
+
+@pytest.mark.slow
+def test_a_clone_is_not_played_with_another_tokenizer(tmp_path):
+    """No checkpoint holds the tokenizer: each start reads the model's folder."""
+    options = {"language": "english", "observations": 1, "max_episode_steps": None}
+    about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
+    episodes = [parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0]) for _ in range(20)]
+    parquet.write(tmp_path / parquet.FILE, episodes, about)
+    model = talkers.write(tmp_path / "model")
+    values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
+    clone = run_stage("clone_behaviour", tmp_path / "clone", **values, epochs=1)
+    agent_policy.load(clone)
+
+    tokenizer = model / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text() + " ")
+
+    with pytest.raises(
+        UserError, match=r"was trained with a different tokenizer than config\.network\.model"
+    ):
+        agent_policy.load(clone)
 
 
 def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys):

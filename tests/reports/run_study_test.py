@@ -191,7 +191,7 @@ def test_a_program_is_asked_to_stop_once(tmp_path: Path, monkeypatch: pytest.Mon
     signals.clear()
 
     with Interruption() as stop:
-        is_done = study.run_step(study.Step(tmp_path, ("train",), ("train",)), stop)
+        is_done = study.run_step(study.StudyCommand(tmp_path, ("train",), ("train",)), stop)
 
     assert not is_done
     assert len(signals) == 1

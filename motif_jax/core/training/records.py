@@ -22,6 +22,7 @@ from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 
 CHECKPOINTS = "checkpoints"
 RESUME = "resume"
+POSITION = "position"  # item of a checkpoint
 _FOREIGN = ".files_of_the_user.json"
 # Stands among the digests of files where each device draws its own dropout.
 DEVICES = "number of devices"
@@ -90,7 +91,7 @@ class RunFiles(contextlib.ExitStack):
     def _items(self, state: Any, position: TrainingPosition) -> dict[str, Any]:
         return {
             **self._task.items(state),
-            "position": self._position_item(position),
+            POSITION: self._position_item(position),
             "curve": {"rows": position.rows},
         }
 
@@ -248,7 +249,7 @@ def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints,
     for checkpoints in folders:
         latest = checkpoints.latest(all_damaged_is_none=True)
         if latest is not None:
-            stored = checkpoints.restore(latest, {"position": JSON})["position"]
+            stored = checkpoints.restore(latest, {POSITION: JSON})[POSITION]
             if stored.keys() != _POSITION_KEYS:
                 raise UserError(
                     f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
