@@ -48,6 +48,7 @@ def _folders(initial: InitialParameters) -> dict[str, str]:
 
 def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> ModelConfig:
     """The trunks' config, see `text_run.model_config`; reads no weights."""
+    _require_one_source(config.initial, design)
     of_runs: dict[str, ModelConfig] = {}
     for key, run in _folders(config.initial).items():
         about = agent_folder.describe(run, f"initial.{key}")
@@ -86,6 +87,16 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
     special = {"start": delimiters.state_start, "pad": delimiters.pad, "end": delimiters.action_end}
     return init_model.make("gpt2", sizes, tokens.size, special, "network")
+
+
+def _require_one_source(initial: InitialParameters, design: Design) -> None:
+    """Raises UserError where a trunk that policy and values share would begin as two runs."""
+    sources = {Path(run).resolve() for run in _folders(initial).values()}
+    if len(sources) > 1 and design.roles.trunk_of.get(POLICY) == VALUES:
+        raise UserError(
+            f"config.initial.value={initial.value}: policy and values share a trunk (config.method.separate_policy=False), and "
+            f"config.initial.policy={initial.policy} is another run: give one of the two"
+        )
 
 
 def _require_parts(run: str, key: str, about: Mapping[str, Any], design: Design) -> None:
@@ -224,6 +235,9 @@ def _divided(
         if TARGET in trunks:
             target["trunks"] = {TARGET: trunks[TARGET]}
     else:
+        if TARGET in trunks:
+            # The target follows the values by its additions alone, so both have the same base.
+            trunks = {**trunks, TARGET: trunks[VALUES]}
         keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
         keys[TARGET] = keys.get(VALUES, key)  # the target starts as a copy
         additions: dict[str, dict[str, Any]] = {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,8 +89,9 @@ class Beginning(NamedTuple):
     fresh: Any
 
 
-def begin(method: str, initial: InitialParameters, **options: Any) -> Beginning:
+def begin(method: str, initial: InitialParameters, patterns: str = "", **options: Any) -> Beginning:
     config = TextConfig(task="wordle", method=TextMethod(name=method, **options), initial=initial)
+    config = dataclasses.replace(config, lora=dataclasses.replace(config.lora, patterns=patterns))
     tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
     settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
     objective = text_run.objective_of(config, settings)
@@ -164,6 +166,25 @@ def test_values_are_copied_with_their_targets_and_heads(runs: dict[str, str]) ->
     for part in ("heads", "target_heads"):
         assert_equal(params[part], ilql[part])
     assert_equal(params["trunks"]["policy"], fresh["trunks"]["policy"])
+
+
+def test_beside_additions_the_target_begins_as_the_values(runs: dict[str, str]) -> None:
+    """Of its base nothing is learned: that of a saved target would stay behind for the whole training."""
+    ilql = agent_folder.load(runs["ilql"]).params
+
+    start, params, _ = begin("ilql", InitialParameters(value=runs["ilql"]), patterns="*attention*")
+
+    for part in ("values", "target"):
+        assert_equal(params["trunks"][part], ilql["trunks"]["values"])
+    assert set(start.target["additions"]) == {"target"}
+
+
+def test_a_trunk_for_policy_and_values_begins_as_one_run(runs: dict[str, str]) -> None:
+    two = InitialParameters(policy=runs["bc"], value=runs["ilql"])
+    with pytest.raises(UserError, match=r"share a trunk .* is another run: give one of the two"):
+        begin("ilql", two, separate_policy=False)
+    begin("ilql", InitialParameters(policy=runs["bc"], value=runs["bc"]), separate_policy=False)
+    begin("ilql", two)
 
 
 def test_a_prefix_is_copied_if_the_run_has_one(runs: dict[str, str]) -> None:
