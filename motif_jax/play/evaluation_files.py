@@ -215,19 +215,30 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
 
 
 # Options that do not change the games, such as captions of a gymnasium environment.
-_WITHOUT_EFFECT = (*OBSERVED, "text", "text_bytes", "change")
+_WITHOUT_EFFECT = (*OBSERVED, "text", "text_bytes", "change", "last_text")
+# Switches of `compat` that change what is shown of a game, what is counted, or how its end is called.
+_SWITCHES_WITHOUT_EFFECT = ("crop_row_offset", "message_count_off", "timeout_as_terminal")
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
     """Game -> the number `key`, for episodes that have it; a game is an environment with its options, and a seed."""
     plan = evaluation["plan"]
-    options = {
-        name: value for name, value in (plan.get("options") or {}).items() if name not in _WITHOUT_EFFECT
-    }
+    options = _of_game(plan.get("options") or {})
     environment = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
     return {
         (environment, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None
     }
+
+
+def _of_game(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that decide a game and its numbers; switches that are off are none."""
+    switches = {
+        name: value
+        for name, value in (options.get("compat") or {}).items()
+        if value and name not in _SWITCHES_WITHOUT_EFFECT
+    }
+    rest = {name: value for name, value in options.items() if name not in (*_WITHOUT_EFFECT, "compat")}
+    return {**rest, "compat": switches} if switches else rest
 
 
 def is_of_the_reward(key: str) -> bool:

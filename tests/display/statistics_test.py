@@ -249,6 +249,17 @@ def test_games_are_the_same_whatever_is_observed_besides():
     assert games_of(**dict.fromkeys(observed, 9)) == games_of()
 
 
+def test_switches_of_what_is_shown_make_no_other_games():
+    shown = {
+        "crop_row_offset": True,
+        "message_count_off": True,
+        "timeout_as_terminal": True,
+        "seed_noop": False,
+    }
+    assert games_of(compat=shown, last_text=True) == games_of()
+    assert not set(games_of(compat={**shown, "seed_noop": True})) & set(games_of())
+
+
 def test_games_with_other_limits_are_other_games():
     assert not set(games_of(max_episode_steps=60)) & set(games_of())
 
