@@ -118,7 +118,14 @@ def _follow(config: ConfigDict, workdir: Path) -> int | None:
     os.environ["JAX_PLATFORMS"] = "cpu"
 
     def write(is_running: bool) -> None:
-        data = _read(config, workdir)
+        try:
+            data = _read(config, workdir)
+        except UserError as error:
+            if not is_running:
+                raise
+            # The training removes old checkpoints while its folder is read.
+            print(f"no page this time: {error}", file=sys.stderr, flush=True)
+            return
         try:
             data.newest_film = newest_film.write(Path(config.agent.dir), workdir)
         except UserError as error:  # a page without a film says more than none

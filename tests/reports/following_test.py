@@ -73,6 +73,29 @@ def test_the_page_of_a_training_that_goes_on_renews_itself(
     assert renewal not in pages[1]
 
 
+def test_a_page_that_cannot_be_written_ends_no_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A training removes old checkpoints while its folder is read."""
+    write_agent_run(tmp_path / "agent", episodes=41)
+    config = load_config("report", "smoke", {"agent.dir": str(tmp_path / "agent"), "follow": True})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise UserError("checkpoint 7 is gone")
+
+    def write_then_end(run: Path, seconds: int, write: Callable[[bool], None]) -> None:
+        write(True)
+        with pytest.raises(UserError, match="checkpoint 7 is gone"):
+            write(False)
+
+    monkeypatch.setattr(following, "follow", write_then_end)
+    monkeypatch.setattr("motif_jax.reports.run_data.RunData.__init__", refuse)
+
+    report.run(config, tmp_path / "page")
+
+    assert "no page this time: checkpoint 7 is gone" in capsys.readouterr().err
+
+
 def test_only_a_training_can_be_followed(tmp_path: Path) -> None:
     write_evaluation(tmp_path / "evaluation", "agent", evaluation_rows(2, 1.0, 1))
     config = load_config("report", "", {"evaluations": str(tmp_path / "evaluation"), "follow": True})
