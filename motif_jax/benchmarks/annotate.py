@@ -63,7 +63,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
         AnnotationSession(annotator, Path(folder) / "store") as session,
     ):
         session.start()
-        stage_rates, bare_rates, labels, bare_labels = _alternate(session, questions, config.repeats)
+        max_tokens = annotator_config.sampling.max_tokens
+        stage_rates, bare_rates, labels, bare_labels = _alternate(
+            session, questions, config.repeats, max_tokens
+        )
     is_known = bare_labels != UNKNOWN
     return benchmarks.result(
         config,
@@ -81,7 +84,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _alternate(
-    session: AnnotationSession, questions: list[Question], repeats: int
+    session: AnnotationSession, questions: list[Question], repeats: int, max_tokens: int
 ) -> tuple[list[float], list[float], np.ndarray, np.ndarray]:
     """Questions a second of the stage and of the bare engine, and the labels of both (the bare one's first answers)."""
     stage_rates = []
@@ -95,7 +98,7 @@ def _alternate(
         seconds, labels = time_stage(session, questions)
         stage_rates.append(len(questions) / seconds)
         annotator.engine.reset_prefix_cache()
-        seconds, bare_labels = time_bare_engine(annotator, questions)
+        seconds, bare_labels = time_bare_engine(annotator, questions, max_tokens)
         bare_rates.append(len(questions) / seconds)
     return stage_rates, bare_rates, labels, bare_labels
 
@@ -113,11 +116,11 @@ def time_stage(session: AnnotationSession, questions: list[Question]) -> tuple[f
     return seconds, np.array([answers[question.id].label for question in questions])
 
 
-def time_bare_engine(annotator: Any, questions: list[Question]) -> tuple[float, np.ndarray]:
-    """Seconds in which the bare engine answers, and its labels [questions]."""
+def time_bare_engine(annotator: Any, questions: list[Question], max_tokens: int) -> tuple[float, np.ndarray]:
+    """Seconds in which the bare engine answers, in at most `max_tokens` each, and its labels [questions]."""
     from vllm import SamplingParams
 
-    sampling = SamplingParams(temperature=0, max_tokens=annotator.max_tokens)
+    sampling = SamplingParams(temperature=0, max_tokens=max_tokens)
     conversations = [annotator.prompt.conversation(*question.items) for question in questions]
     start = time.perf_counter()
     outputs = annotator.engine.chat(conversations, sampling, use_tqdm=False)

@@ -191,9 +191,9 @@ class OnlineReward(RewardKind):
             batch.number - stats.first_number[first_used], time.time() - stats.first_time[first_used]
         )
 
+        # Without questions, too: budgets for each million steps follow the step.
         items, counts, scores = self.questions(counted, rows)
-        if items:
-            self.source.enqueue(items, counts, scores, self.step)
+        self.source.enqueue(items, counts, scores, self.step)
         self.step += batch.steps
         return Values(values, self.version), value_seconds
 

@@ -12,6 +12,7 @@ import pytest
 from motif_jax.benchmarks import annotate
 from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.annotator import Question
+from motif_jax.motif.annotation.config import AnswerSampling
 from tests.benchmarks.lines import line_of
 from tests.benchmarks.stand_ins import StandInAnnotator, StandInSession
 from tests.reward_fixtures import make_dataset
@@ -47,8 +48,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return 3.0, np.arange(len(questions)) % 4
 
     def time_bare_engine(
-        annotator: StandInAnnotator, questions: Sequence[Question]
+        annotator: StandInAnnotator, questions: Sequence[Question], max_tokens: int
     ) -> tuple[float, np.ndarray]:
+        assert max_tokens == AnswerSampling().max_tokens, "as the stage asks"
         calls.append(("bare", len(questions)))
         return 6.0, np.arange(len(questions)) % 2
 

@@ -184,6 +184,22 @@ def test_texts_are_drawn_for_pairs_as_often_as_they_are_shown(
 
 
 @pytest.mark.usefixtures("unlearning")
+def test_the_source_knows_the_step_without_questions(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget for each million steps would stand still while enough pairs wait for it."""
+    reward: RankingReward = make_reward(tmp_path, "ranking")
+    monkeypatch.setattr(RankingReward, "questions", lambda self, counted, rows: ([], [], None))
+    steps: list[int] = []
+    monkeypatch.setattr(reward.source, "enqueue", lambda items, counts, scores, step: steps.append(step))
+
+    for number in range(3):
+        reward.pay(batch(number))
+
+    assert steps == [0, 80, 160]
+
+
+@pytest.mark.usefixtures("unlearning")
 def test_rows_of_the_same_text_count_together(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking")
     same = batch(0, (30, 10, 5, 5, 10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 
 import pytest
 
@@ -275,3 +276,22 @@ def test_nothing_that_a_server_says_steers_the_terminal(ask):
 def test_a_refused_field_names_the_key_that_leaves_it_out(ask, field, remedy):
     with pytest.raises(ServerError, match=f"set {remedy}"):
         ask(400, f"Unsupported parameter: '{field}' is not supported with this model.")
+
+
+def test_answers_that_have_arrived_are_handed_on_before_a_fault_ends_the_rest(server, monkeypatch) -> None:
+    annotator = server.start(**{"openai.concurrency": 8})
+
+    def submit(question, retries):
+        future = Future()
+        if question == 1:
+            future.set_exception(ServerError("it broke", ""))
+        else:
+            future.set_result(f"answer {question}")
+        return future
+
+    monkeypatch.setattr(annotator, "submit", submit)
+    answers = []
+    with pytest.raises(ServerError, match="it broke"):
+        answers.extend(annotator.annotate(range(8)))
+
+    assert sorted(answers) == [(number, f"answer {number}") for number in (0, 2, 3, 4, 5, 6, 7)]
