@@ -27,6 +27,9 @@ from motif_jax.motif.annotation.questions import QuestionHasher
 from motif_jax.motif.annotation.session import AnnotationSession
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
 
+# Times that a text without a clear answer is asked about, also after a stop: an agent may write anything.
+ATTEMPTS = 3
+
 
 def annotator_config(options: Mapping[str, Any], goal: str) -> AnnotatorConfig:
     """The config of an annotator that says whether a text is `goal`; `options`: see `TextJudge`."""
@@ -125,16 +128,24 @@ class TextJudge:
                 if answer is not None:
                     answers[question.id] = answer
 
-        missing = [question for question in questions if question.id not in answers]
+        unclear = {
+            key: answer
+            for key, answer in answers.items()
+            if answer.label == UNKNOWN and answer.attempts < ATTEMPTS
+        }
+        missing = [question for question in questions if question.id not in answers or question.id in unclear]
         if missing:
-            from_store = len(answers)
+            from_store = len(answers) - len(unclear)
             annotator = self._annotator(goal)
-            with AnnotationSession(annotator, self._options["store"], SINGLE, stopped=stopped) as session:
+            store_dir = self._options["store"]
+            with AnnotationSession(
+                annotator, store_dir, SINGLE, attempts=ATTEMPTS, stopped=stopped
+            ) as session:
                 answers |= session.ask(
-                    missing, {}, report=lambda: report(from_store + session.telemetry.asked)
+                    missing, unclear, report=lambda: report(from_store + session.telemetry.asked)
                 )
-            if len(answers) < len(questions):
-                raise StoppedError
+                if session.unsettled(questions, answers):
+                    raise StoppedError
         return {question.items[0]: answers[question.id] for question in questions}
 
     def _probability(self, goal: str, text: str, answer: StoredAnswer) -> float:

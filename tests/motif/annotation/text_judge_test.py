@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import UNKNOWN
+from motif_jax.core.verdicts import UNKNOWN, YES
 from motif_jax.ilql.tasks.reddit.task import Reddit
 from motif_jax.motif.annotation.annotator import Answer
 from motif_jax.motif.annotation.lexicon import LexiconAnnotator
@@ -53,6 +53,28 @@ def test_an_unknown_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
         UserError, match=r"config\.reddit\.annotator: has no answer to whether 'x{40}' is rude:"
     ):
         judge.probabilities("rude", ["x" * 50])
+
+
+def test_an_unclear_answer_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Answer(UNKNOWN), Answer(YES)]
+    monkeypatch.setattr(LexiconAnnotator, "annotate", lambda self, questions: iter([(0, answers.pop(0))]))
+
+    assert TextJudge("reddit", options_of(store=str(tmp_path))).probabilities("rude", ["x"]) == {"x": 1.0}
+    assert not answers
+
+
+def test_what_was_unclear_before_a_stop_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(answer: Answer) -> Any:
+        monkeypatch.setattr(LexiconAnnotator, "annotate", lambda self, questions: iter([(0, answer)]))
+        return TextJudge("reddit", options_of(store=str(tmp_path))).probabilities("rude", ["x"])
+
+    monkeypatch.setattr("motif_jax.motif.annotation.text_judge.ATTEMPTS", 1)
+    with pytest.raises(UserError, match="has no answer"):
+        ask(Answer(UNKNOWN))
+    monkeypatch.setattr("motif_jax.motif.annotation.text_judge.ATTEMPTS", 3)
+    assert ask(Answer(YES)) == {"x": 1.0}
 
 
 def test_a_new_judge_opens_no_store(tmp_path: Path) -> None:
