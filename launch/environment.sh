@@ -16,6 +16,7 @@ die() {
 folder_of() {
   case $1 in
     '') printf '%s\n' "$2" ;;
+    -*) die "a folder is expected in place of $1: the head of the script says what it takes" ;;
     /*) printf '%s\n' "$1" ;;
     *) if [ "$PWD" -ef "$repository" ]; then printf '%s\n' "$1"; else printf '%s\n' "$PWD/$1"; fi ;;
   esac

@@ -14,6 +14,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 model=${1:-smollm2}
+case $model in -*) die "a model is expected in place of $model: the head of the script says what it takes" ;; esac
 # A file or a folder as the caller means it, whose own folder need not be the repository.
 [ ! -e "$model" ] || model=$(CDPATH="" cd -- "$(dirname "$model")" && pwd)/$(basename "$model")
 runs=$(folder_of "${2:-}" runs/quickstart_llm)

@@ -65,6 +65,18 @@ def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, trusted
 
 
+def with_home(arguments: Sequence[str]) -> list[str]:
+    """Arguments whose values begin at `~/` with the user's folder in its place: shells leave a `~` after `=` as it is."""
+    expanded = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if "~/" in value and re.fullmatch(r"--?(workdir|config\..*|config)", flag):
+            parts = [os.path.expanduser(part) if part.startswith("~/") else part for part in value.split(",")]
+            value = ",".join(parts)
+        expanded.append(f"{flag}{equals}{value}")
+    return expanded
+
+
 def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits arguments into those for absl and the keys set to None, which absl does not accept for numbers.
 

@@ -71,7 +71,7 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         print(USAGE.format(stages=", ".join(stages.names())))
         raise SystemExit(0)
     # A run folder's versions.json has the command, which must name the config file that was read.
-    arguments = command_line.with_installed_configs(arguments)
+    arguments = command_line.with_home(command_line.with_installed_configs(arguments))
     sys.argv = arguments
 
     # absl reads the config's flags from sys.argv, not from the arguments that it is given.

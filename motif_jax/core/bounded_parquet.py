@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,19 @@ def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
         size += _size(batch)
         capacity.require(f"{path}: what it holds", 2 * size, free)
         pieces.append(batch)
-    table = pa.Table.from_batches(map(_plain, pieces)) if pieces else pq.read_schema(path).empty_table()
+    table = (
+        pa.Table.from_batches(map(_plain, pieces))
+        if pieces
+        else pq.read_schema(Path(path).absolute()).empty_table()
+    )
     return table.select(list(columns))
 
 
 def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yields groups of rows in which a repeated text is stored once."""
-    with pq.ParquetFile(path) as file:
+    # pyarrow reads a relative path with a colon as an address.
+    file_path = Path(path).absolute()
+    with pq.ParquetFile(file_path) as file:
         metadata = file.metadata
         leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -61,7 +68,7 @@ def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[p
         parts = ((_width(leaves[leaf]), group.column(leaf)) for leaf in leaf_numbers)
         size = sum(max(part.total_uncompressed_size, width * part.num_values) for width, part in parts)
         capacity.require(f"{path}: group {number} of its rows", size, free)
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
+    with pq.ParquetFile(file_path, read_dictionary=texts) as file:
         # Group by group: each batch holds all texts of its groups.
         for number in range(metadata.num_row_groups):
             rows = max(1, metadata.row_group(number).num_rows)

@@ -56,7 +56,10 @@ def write(
     schema = pa.schema(columns, {_ABOUT: json.dumps(about).encode()})
     steps = 0
     waiting: list[dict[str, Any]] = []
-    with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
+    with (
+        replaced_file(Path(path)) as part,
+        pq.ParquetWriter(part.absolute(), schema, compression="zstd") as writer,
+    ):
         for episode in episodes:
             rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
             for step, row in enumerate(rows):
@@ -76,7 +79,7 @@ def write(
 def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The metadata of a file of `write`; UserError for any other file."""
     try:
-        description = parse_json((pq.read_schema(path).metadata or {})[_ABOUT])
+        description = parse_json((pq.read_schema(Path(path).absolute()).metadata or {})[_ABOUT])
         if not all(key in description for key in _ABOUT_KEYS):
             raise ValueError(f"its metadata lack one of {', '.join(_ABOUT_KEYS)}")
     except FileNotFoundError:

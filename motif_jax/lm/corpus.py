@@ -109,7 +109,7 @@ def _read_parquet(path: Path) -> Iterator[Item]:
     from motif_jax.core import bounded_parquet
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path.absolute()) as file:
             columns = file.schema_arrow.names
             row_size = path.stat().st_size // max(1, file.metadata.num_rows)
         if set(_DIALOGUES) <= set(columns):

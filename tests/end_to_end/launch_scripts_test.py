@@ -51,6 +51,17 @@ def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: 
     assert workers == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
 
 
+@pytest.mark.parametrize(
+    ("flags", "is_off"), [((), True), (("--config.reward.dir=runs/r",), False), (("--config.seed=1",), True)]
+)
+def test_a_reward_that_is_given_by_a_flag_is_not_switched_off(
+    run: Run, flags: tuple[str, ...], is_off: bool
+) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "1", "SLURM_CPUS_PER_TASK": "4"}
+    assert run.start("train_agent.sbatch", *flags, FAKE_CODE="0", **size).wait() == 0
+    assert ("--config.reward.intrinsic_coefficient=0" in run.lines("arguments")) == is_off
+
+
 def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
     program = run.start(
         "train_agent.sbatch", "--config.rollout=16", FAKE_CODE="0", REWARD="runs/r", SLURM_ARRAY_TASK_ID="4",

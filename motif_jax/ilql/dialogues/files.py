@@ -43,7 +43,7 @@ def read(path: Path) -> Dialogues:
     """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines; UserError without any."""
     try:
         if path.suffix == ".parquet":
-            columns = pq.read_schema(path).names
+            columns = pq.read_schema(Path(path).absolute()).names
             if "texts" in columns or "messages" not in columns:
                 return parquet.read(path)
             parts = list(_read_messages(path, columns))

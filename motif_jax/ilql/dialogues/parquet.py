@@ -49,7 +49,10 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
     """Writes `parts` to one file atomically, a row group per part, and `about`, their origin as JSON, in its metadata."""
     metadata = {FORMAT: str(VERSION).encode(), b"about": json.dumps(dict(about), sort_keys=True).encode()}
     schema = SCHEMA.with_metadata(metadata)
-    with replaced_file(Path(path)) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with (
+        replaced_file(Path(path)) as file,
+        pq.ParquetWriter(file.absolute(), schema, compression="zstd") as writer,
+    ):
         for part in parts:
             writer.write_table(_table(part, schema))
 
@@ -57,7 +60,7 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
 def read(path: str | Path) -> Dialogues:
     """Reads a file with the columns of `write`, from any writer; UserError for other files or inconsistent rows."""
     try:
-        columns = pq.read_schema(path).names
+        columns = pq.read_schema(Path(path).absolute()).names
         missing = [name for name in SCHEMA.names if name not in columns]
         if missing:
             raise UserError(
@@ -107,7 +110,7 @@ def read(path: str | Path) -> Dialogues:
 def about(path: str | Path) -> dict[str, Any]:
     """The `about` of `write`; {} for files of other writers."""
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(Path(path).absolute()).metadata or {}
         return parse_json(metadata.get(b"about", b"{}"), dict)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as parquet: {error}") from None

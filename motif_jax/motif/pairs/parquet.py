@@ -72,7 +72,10 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
     metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(description).encode()}
     # The types of the columns, read off the first row.
     schema = _table(columns, annotations, slice(0, 1)).schema.with_metadata(metadata)
-    with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
+    with (
+        replaced_file(Path(path)) as part,
+        pq.ParquetWriter(part.absolute(), schema, compression="zstd") as writer,
+    ):
         for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):
             rows = slice(start, min(start + ROWS_PER_GROUP, dataset.num_pairs))
             writer.write_table(_table(columns, annotations, rows))
@@ -144,7 +147,7 @@ def contents(path: str | Path) -> Contents:
     """Reads a file's description, and checks that its rows and columns are complete; UserError if it is not from `write`."""
     path = Path(path)
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path.absolute()) as file:
             schema = file.schema_arrow
             rows = file.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
