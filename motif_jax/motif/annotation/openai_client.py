@@ -60,18 +60,6 @@ _REMEDIES = {
 REFUSED = "refused by the server's content filter"
 
 
-def _answered(
-    done: queue.SimpleQueue[Future[Answer]], running: dict[Future[Answer], int]
-) -> Iterator[tuple[int, Answer]]:
-    """The answers in `done`, whose questions leave `running`."""
-    with contextlib.suppress(queue.Empty):
-        while True:
-            future = done.get_nowait()
-            position = running.pop(future)
-            if future.exception() is None:
-                yield position, future.result()
-
-
 class _Refused(Exception):
     """The server refuses this question."""
 
@@ -164,9 +152,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                     yield None
                 else:
                     position = running.pop(future)
-                    if future.exception() is not None:
-                        # What has arrived is handed on before the error ends the rest.
-                        yield from _answered(done, running)
+                    if future.exception() is not None:  # what has arrived is handed on first
+                        arrived = [other for other in running if other.done() and not other.exception()]
+                        yield from ((running.pop(other), other.result()) for other in arrived)
                     yield position, future.result()
         finally:
             # An error, or a caller that closes the iterator, ends the questions that wait for their answers.
