@@ -45,11 +45,10 @@ def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
         size += _size(batch)
         capacity.require(f"{path}: what it holds", 2 * size, free)
         pieces.append(batch)
-    table = (
-        pa.Table.from_batches(map(_plain, pieces))
-        if pieces
-        else pq.read_schema(Path(path).absolute()).empty_table()
-    )
+    if pieces:
+        table = pa.Table.from_batches(map(_plain, pieces))
+    else:
+        table = pq.read_schema(Path(path).absolute()).empty_table()
     return table.select(list(columns))
 
 

@@ -75,9 +75,8 @@ def _is_complete(workdir: Path) -> bool:
 def _refuse_changed(joined: PairsDataset, datasets: Sequence[PairsDataset], names: Sequence[str]) -> None:
     """Raises UserError where the datasets, or their labels, are others than when they were joined."""
     remedy = "join into another --workdir"
-    before = joined.meta.get("sources")
-    for dataset, source in zip(datasets, before or [{}] * len(datasets), strict=False):
-        if source.get("content_hash") != dataset.content_hash():
+    for dataset, source in zip(datasets, joined.meta["sources"], strict=True):
+        if source["content_hash"] != dataset.content_hash():
             raise UserError(f"{joined.folder} was made when {dataset.folder} had other pairs: {remedy}")
     for name in names:
         labels = np.concatenate([dataset.preference(name) for dataset in datasets])

@@ -242,12 +242,12 @@ class Sampler:
                 raise self._not_repeatable(job, error) from error
             raise
 
-        infinite = np.flatnonzero(~np.isfinite(history["rewards"]))
-        if infinite.size:
+        infinite_rows = np.flatnonzero(~np.isfinite(history["rewards"]))
+        if infinite_rows.size:
             # Now, and not when the whole collection is written.
             raise UserError(
-                f"config.environment.name={plan.environment}: the reward in row {infinite[0]} of the episode with seed {job.seed} is "
-                f"{history['rewards'][infinite[0]]}: a dataset holds finite rewards, so clip them in the environment"
+                f"config.environment.name={plan.environment}: the reward in row {infinite_rows[0]} of the episode with seed {job.seed} is "
+                f"{history['rewards'][infinite_rows[0]]}: a dataset holds finite rewards, so clip them in the environment"
             )
 
         info = self._environment.episode_info()

@@ -59,9 +59,7 @@ class OnlineTraining:
         "'budget': labels that arrive together call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
         "update. 'published': all at once, and from 25,000 labels on one step an update",
     )
-    steps_per_arrival: int = positive(
-        32, "gradient steps for each update in which labels arrive, see schedule"
-    )
+    steps_per_arrival: int = positive(32, "gradient steps for an update with new labels, see schedule")
     steps_per_update: int = positive(1, "greatest number of gradient steps an update, see schedule")
     target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
     members: int = layer_size_key(1, "number of networks in the ensemble")

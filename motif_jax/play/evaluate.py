@@ -167,8 +167,8 @@ class _Evaluation:
         count = self._config.show_best
         key = return_key(rows)
         # JSON holds no infinite numbers: they are null.
-        known = [row for row in rows if row[key] is not None]
-        ranked = sorted(known, key=lambda row: (-row[key], row["index"]))
+        finite_rows = [row for row in rows if row[key] is not None]
+        ranked = sorted(finite_rows, key=lambda row: (-row[key], row["index"]))
         indices = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
         if every:
             indices |= {row["index"] for row in rows if row["index"] % every == 0}

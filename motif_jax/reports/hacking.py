@@ -91,10 +91,10 @@ def judge(
 
     reward = change(REWARD, before[REWARD], after[REWARD], paired=paired)
     # A number may be there in a part of a training only, and then often in one of the two sets.
-    shared = [
+    shared_keys = [
         key for key in before if key in after and min(len(before[key]), len(after[key])) >= MIN_EPISODES
     ]
-    moving = [key for key in shared if before[key].any() or after[key].any()]
+    moving = [key for key in shared_keys if before[key].any() or after[key].any()]
     keys = [key for key in progress_keys(moving) if key != REWARD]
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(keys))
     progress = [change(key, before[key], after[key], confidence, paired) for key in keys]

@@ -23,7 +23,7 @@ from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 CHECKPOINTS = "checkpoints"
 RESUME = "resume"
 POSITION = "position"  # item of a checkpoint
-_FOREIGN = ".files_of_the_user.json"
+_USER_FILES = ".files_of_the_user.json"
 # Stands among the digests of files where each device draws its own dropout.
 DEVICES = "number of devices"
 # Prefix of the digests of files that options name.
@@ -153,14 +153,14 @@ def prepared(
     """
     is_resumed = (workdir / run_folder.CONFIG).exists()
     # Files of the user's, which were in the folder before the first start. Later starts cannot tell them from the run's.
-    foreign_file = workdir / _FOREIGN
-    foreign: set[str] = set()
-    if foreign_file.exists():
-        foreign = set(read_json(foreign_file, f"remove {foreign_file}", kind=list))
+    user_files_path = workdir / _USER_FILES
+    user_files: set[str] = set()
+    if user_files_path.exists():
+        user_files = set(read_json(user_files_path, f"remove {user_files_path}", kind=list))
     elif workdir.is_dir() and not is_resumed:
-        foreign = {path.name for path in workdir.iterdir()}
-        if foreign & set(files):
-            atomic_write_json(foreign_file, sorted(foreign))
+        user_files = {path.name for path in workdir.iterdir()}
+        if user_files & set(files):
+            atomic_write_json(user_files_path, sorted(user_files))
     # The files that bind the folder to its run go last: after a kill in between, the next start removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
     contents = {path: path.read_bytes() for path in binding if path.exists()}
@@ -172,8 +172,8 @@ def prepared(
             for path, content in contents.items():
                 atomic_write_bytes(path, content)
         else:
-            made = [workdir / name for name in sorted(set(files) - foreign)]
-            for path in (*made, foreign_file, *binding):
+            run_paths = [workdir / name for name in sorted(set(files) - user_files)]
+            for path in (*run_paths, user_files_path, *binding):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:

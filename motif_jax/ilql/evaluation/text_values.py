@@ -126,8 +126,8 @@ def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogu
         tokens, valid = padded([*rows, *filling], width)
         returns = np.zeros(_BATCH, np.float32)
         returns[: len(part)] = [dialogue.total for dialogue in part]
-        looked = _look(saved.network, params, tokens, valid, returns, bounds=bounds)
-        values = jax.tree.map(np.asarray, looked)
+        device_values = _look(saved.network, params, tokens, valid, returns, bounds=bounds)
+        values = jax.tree.map(np.asarray, device_values)
         for row, (dialogue, item) in enumerate(zip(part, items, strict=True)):
             of_actions = jax.tree.map(lambda array: array[row, item.action_indices], values)  # noqa: B023
             yield ValuedDialogue(dialogue, item, of_actions)

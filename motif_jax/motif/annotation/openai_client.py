@@ -153,8 +153,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                 else:
                     position = running.pop(future)
                     if future.exception() is not None:  # what has arrived is handed on first
-                        arrived = [other for other in running if other.done() and not other.exception()]
-                        yield from ((running.pop(other), other.result()) for other in arrived)
+                        finished = [other for other in running if other.done() and not other.exception()]
+                        yield from ((running.pop(other), other.result()) for other in finished)
                     yield position, future.result()
         finally:
             # An error, or a caller that closes the iterator, ends the questions that wait for their answers.

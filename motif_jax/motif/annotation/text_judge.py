@@ -128,21 +128,23 @@ class TextJudge:
                 if answer is not None:
                     answers[question.id] = answer
 
-        unclear = {
+        unclear_answers = {
             key: answer
             for key, answer in answers.items()
             if answer.label == UNKNOWN and answer.attempts < ATTEMPTS
         }
-        missing = [question for question in questions if question.id not in answers or question.id in unclear]
+        missing = [
+            question for question in questions if question.id not in answers or question.id in unclear_answers
+        ]
         if missing:
-            from_store = len(answers) - len(unclear)
+            from_store = len(answers) - len(unclear_answers)
             annotator = self._annotator(goal)
             store_dir = self._options["store"]
             with AnnotationSession(
                 annotator, store_dir, SINGLE, attempts=ATTEMPTS, stopped=stopped
             ) as session:
                 answers |= session.ask(
-                    missing, unclear, report=lambda: report(from_store + session.telemetry.asked)
+                    missing, unclear_answers, report=lambda: report(from_store + session.telemetry.asked)
                 )
                 if session.unsettled(questions, answers):
                     raise StoppedError
