@@ -1,7 +1,7 @@
 """A trained reward that pays nothing for texts that you name: for a text that the judge likes and you do not.
 
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:laptop --workdir=runs/fed \\
-        --config.reward.dir=REWARD --config.reward.kind=unpaid_texts:UnpaidTexts
+        --config.reward.dir=REWARD --config.reward.kind=unpaid_texts:UnpaidTexts --config.reward.intrinsic_coefficient=0.5
 
 A run that names a class from outside the package is opened with `--config.trust=unpaid_texts:UnpaidTexts`.
 """
