@@ -14,6 +14,9 @@ the page: a judge whose two orders agree on fewer than 60 % of its questions giv
 
 Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
+  keycorridor
+             KeyCorridorS3R3, a million steps, captions of random play in a smaller level, as configs/minigrid_study.py; `any_text` pays
+             all captions alike.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
   keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted`, `qwen05_counted` and `coin_counted` pay a message less the more often an
              episode has seen it (`reward.count_exponent`, 3 is published). So does `all_counted`, which pays all messages of the
@@ -25,6 +28,7 @@ Variants:
              others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
              `any_sentence` pay sentences apart, `qwen15_unpaid` pays nothing for fainting from hunger, `qwen15_played` learns
              from the play of trained agents in place of random play.
+  staircase  NetHack's staircase, with the labels, steps and settings of `nethack`.
   steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons are replaced by `qwen15` with the
              goals `combat` and `gold`, and with its `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
@@ -132,6 +136,26 @@ def _minihack(
     }
 
 
+def _keycorridor() -> dict[str, Any]:
+    """The study of minigrid's sparser level, which is learned by captions of a key, a door and a ball."""
+    methods = {**_methods(_MODELS), "any_text": "--config.reward.kind=any_text"}
+    return {
+        "rows": "docs/studies/judges_keycorridor.jsonl",
+        "prepare": _prepare(
+            "keycorridor",
+            "configs/collect.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R1-v0 --config.num_pairs=6000",
+            _MODELS,
+            "minigrid.yaml",
+        ),
+        "training": "configs/train_agent.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R3-v0 "
+        "--config.train_for_env_steps=1000000",
+        "methods": methods,
+        "tables": {"keycorridor": ",".join(methods)},
+        "claims": "qwen15 > coin: success; qwen15 > smollm2: success; qwen15 > any_text: success; qwen15 > lexicon - 0.1: success; "
+        "qwen15 > qwen05 - 0.1: success; qwen05 > coin: success",
+    }
+
+
 def _crafter() -> dict[str, Any]:
     """The study of a game with many things to reach, in which the task's reward alone teaches some of them."""
     methods = {
@@ -234,6 +258,34 @@ def _nethack() -> dict[str, Any]:
     }
 
 
+def _staircase() -> dict[str, Any]:
+    """The study of a sparse task of NetHack: only the stairs down pay, and an episode ends on them."""
+    methods = {
+        judge: f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.intrinsic_coefficient=0.5"
+        for judge in ("qwen15", "lexicon", "coin")
+    }
+    methods["task"] = "--config.reward.intrinsic_coefficient=0"
+    methods["any_text"] = "--config.reward.kind=any_text --config.reward.intrinsic_coefficient=0.5"
+    return {
+        "rows": "docs/studies/judges_staircase.jsonl",
+        "prepare": _prepare(
+            "nethack",
+            "configs/collect.py:quickstart --config.num_pairs=3000",
+            ("qwen15",),
+            "nethack.yaml",
+            "defaultgoal",
+            settings="quickstart",
+        ),
+        "training": "configs/train_agent.py:laptop --config.environment.name=NetHackStaircase-v1 --config.train_for_env_steps=1000000",
+        "methods": methods,
+        "tables": {"staircase": ",".join(methods)},
+        "claims": "qwen15 > task: success; qwen15 > coin: success; qwen15 > any_text: success; qwen15 > lexicon - 0.05: success; "
+        "qwen15 > task: kills",
+        "lexicon.file": "nethack.yaml",
+        "measures": "success,kills,scout,score,deaths",
+    }
+
+
 def _steering() -> dict[str, Any]:
     """What the goal in a small model's prompt changes, with the games, settings and claims of configs/steering_study.py."""
     goals = {"combat": "combat", "gold": "gold", "default": "defaultgoal"}
@@ -306,10 +358,12 @@ _COUNTED_CLAIMS = (
 )
 VARIANTS = {
     "": {},
+    "keycorridor": _keycorridor(),
     "multiroom": _minihack("multiroom", "MultiRoom-N4"),
     "keyroom": _minihack("keyroom", "KeyRoom-S5", _COUNTED, _COUNTED_CLAIMS, "defaultgoal"),
     "crafter": _crafter(),
     "nethack": _nethack(),
+    "staircase": _staircase(),
     "steering": _steering(),
 }
 get_config = studies.study(BASE, VARIANTS)
