@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 _CONTINUATION = 0b1000_0000  # the first two bits of a byte that continues a character of UTF-8
 _FIRST_TWO_BITS = 0b1100_0000
 
@@ -38,3 +42,15 @@ def cut(data: bytes, size: int) -> bytes:
         end -= 1
     is_inside = data[end] & _FIRST_TWO_BITS == _CONTINUATION
     return data[:size] if is_inside else data[:end]
+
+
+def padded_rows(texts: Sequence[str], width: int) -> np.ndarray:
+    """`texts` in UTF-8 as uint8 [N, width], padded with zeros; of a longer one what fits.
+
+    Texts of a task have at most 256 bytes, but letters that were no UTF-8 there become longer.
+    """
+    rows = np.zeros((len(texts), width), np.uint8)
+    for row, text in zip(rows, texts, strict=True):
+        data = cut(encode(text), width)
+        row[: len(data)] = np.frombuffer(data, np.uint8)
+    return rows

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.core import config as checks
-from motif_jax.core import run_folder
+from motif_jax.core import run_folder, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
@@ -183,7 +183,7 @@ def _compositions(
 
     def rate_texts(texts: list[str]) -> np.ndarray:
         return reward_ratings.rate(
-            model, model.members_of_messages(model.params, as_rows(texts)[0])
+            model, model.members_of_messages(model.params, text_bytes.padded_rows(texts, 256))
         ).normalised
 
     return find_compositions(messages, counts, reward, rate_texts)

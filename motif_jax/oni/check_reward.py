@@ -13,15 +13,16 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import run_folder
+from motif_jax.core import run_folder, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.verdicts import SINGLE, YES
 from motif_jax.display.statistics import Estimate, wilson
-from motif_jax.motif.reward.reward_function import as_rows, open_reward
+from motif_jax.motif.reward.reward_function import open_reward
 from motif_jax.oni import label_config
 from motif_jax.oni.config import Budget
 from motif_jax.oni.label_service import LabelService
+from motif_jax.oni.label_set import WIDTH
 from motif_jax.oni.online_model import is_online_run
 from motif_jax.play import evaluation_files
 from motif_jax.play.messages import message_of
@@ -107,7 +108,7 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
         return {}
     config = reward.config["reward"]
     threshold = config["classifier"]["threshold"] if config["kind"] == "classification" else 0.5
-    rewards = reward.of_messages(reward.params, as_rows(list(texts))[0])
+    rewards = reward.of_messages(reward.params, text_bytes.padded_rows(texts, WIDTH))
     is_yes = rewards > np.float32(threshold)
     return dict(zip(texts, is_yes.tolist(), strict=True))
 

@@ -31,15 +31,6 @@ class Examples(NamedTuple):
     targets: np.ndarray
 
 
-def as_bytes(text: str) -> np.ndarray:
-    """A text as networks read it: UTF-8, uint8 [256], padded with zeros; of a longer one what fits.
-
-    Texts of a task have at most 256 bytes, but letters that were no UTF-8 there become longer.
-    """
-    data = text_bytes.cut(text_bytes.encode(text), WIDTH)
-    return np.frombuffer(data.ljust(WIDTH, b"\0"), np.uint8)
-
-
 class LabelSet:
     """Grows by labels, whose order is that of the label log. One thread adds; any thread reads the result of `first`.
 
@@ -87,7 +78,7 @@ class LabelSet:
             self._row_of[text] = row
             if row == len(self._messages):
                 self._messages = _doubled(self._messages)
-            self._messages[row] = as_bytes(text)
+            self._messages[row] = text_bytes.padded_rows([text], WIDTH)[0]
         return row
 
     def first(self, size: int) -> Examples:

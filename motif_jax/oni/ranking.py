@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from motif_jax.core import config as checks
-from motif_jax.core import seeds
+from motif_jax.core import seeds, text_bytes
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.core.verdicts import PAIR, TIE
 from motif_jax.motif.reward import preference
@@ -22,7 +22,7 @@ from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import Examples, as_bytes
+from motif_jax.oni.label_set import WIDTH, Examples
 from motif_jax.oni.network_reward import NetworkReward
 from motif_jax.oni.online_model import cautious
 from motif_jax.oni.reward_trainer import Model, TrainingBatch
@@ -177,7 +177,7 @@ class RankingReward(NetworkReward):
         """How uncertain the reward is about each pair: the members' disagreement, or the nearness of a single network's rewards."""
         if self.run.config.queue.order != "uncertain" or not pairs:
             return None
-        texts = np.stack([as_bytes(text) for pair in pairs for text in pair])
+        texts = text_bytes.padded_rows([text for pair in pairs for text in pair], WIDTH)
         members = self.config.training.members
         if members > 1:
             rewards = self.model.rewards(self.table.params, texts).reshape(members, -1, 2)

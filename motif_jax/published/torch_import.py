@@ -133,7 +133,7 @@ def _moment(checkpoint: TorchCheckpoint, name: str, override: float | None, key:
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
-    """One row of the published quantile file: its last 19 numbers. Raises UserError: there is no such file or row."""
+    """One row of the published quantile file: its last 19 numbers. Raises UserError: no such file or row, or a row is cut short."""
     rows = []
     try:
         with open(path, encoding="utf-8-sig") as file:
@@ -144,6 +144,14 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
         raise UserError(f"config.quantiles={path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"config.quantiles={path}: no file of numbers ({error})") from None
+    rows = [numbers for numbers in rows if numbers]
+    # Skipped, a row that a writer was killed in would shift the number of each row behind it.
+    for number, numbers in enumerate(rows):
+        if len(numbers) < len(QUANTILE_LEVELS):
+            raise UserError(
+                f"config.quantiles={path}: row {number} of numbers has {len(numbers)} in place of {len(QUANTILE_LEVELS)}: complete "
+                "or remove it"
+            )
     # A header of the quantile levels consists of numbers too.
     rows = [numbers for numbers in rows if len(numbers) == len(QUANTILE_LEVELS)]
     if rows and np.allclose(rows[0], QUANTILE_LEVELS):

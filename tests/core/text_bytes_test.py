@@ -33,3 +33,10 @@ def test_a_cut_falls_between_characters(text):
 def test_invalid_utf8_is_cut_at_the_limit():
     assert text_bytes.cut(b"\xe9" * 9, 4) == b"\xe9" * 4
     assert text_bytes.cut(b"\x80" * 9, 5) == b"\x80" * 5
+
+
+def test_rows_have_the_texts_and_of_a_longer_one_what_fits():
+    rows = text_bytes.padded_rows(["key", "é" * 200, ""], 9)
+
+    assert [bytes(row) for row in rows] == [b"key" + b"\0" * 6, "éééé".encode() + b"\0", b"\0" * 9]
+    assert text_bytes.padded_rows([], 9).shape == (0, 9)

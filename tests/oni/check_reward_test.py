@@ -162,6 +162,20 @@ def test_a_classifier_that_agrees_less_than_the_minimum_is_refused(
     )
 
 
+def test_letters_of_latin_1_that_are_longer_in_utf8_are_judged_by_what_fits(
+    config: ConfigDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task's 256 bytes that are no UTF-8 become a text of 512 bytes, whose first half networks read."""
+    monkeypatch.setitem(MET, "\xe9" * 256, 10)
+    monkeypatch.setitem(LABELS, "\xe9" * 256, (YES, None))
+    monkeypatch.setitem(REWARDS, "\xe9" * 128, 0.1)
+
+    check_reward.run(config, tmp_path / "check")
+
+    summary = json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())
+    assert summary["met_often"]["against"] == ["\xe9" * 256, "often"]
+
+
 def test_no_message_has_no_share() -> None:
     agreement = check_reward.compare({}, {}, {})
 

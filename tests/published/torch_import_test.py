@@ -81,8 +81,8 @@ NO_NUMBERS = [np.ones(2), np.nan, np.inf, "3", [3], np.array(["a"])]
 
 
 LEVELS = [round(0.05 * number, 2) for number in range(1, 20)]
-# Rows of quantiles behind a first column that names them or not, one that falls, and one that is too short.
-ROWS = [LEVELS, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0], [1, 2]]
+# Rows of quantiles behind a first column that names them or not, and one that falls.
+ROWS = [LEVELS, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0]]
 
 
 @pytest.fixture
@@ -113,6 +113,17 @@ def test_a_row_that_the_file_lacks_is_refused(quantiles: Path, row: int) -> None
 def test_quantiles_that_fall_are_refused(quantiles: Path, row: int) -> None:
     with pytest.raises(UserError, match=f"^config.quantiles={quantiles}: row {row} does not ascend"):
         torch_import.read_quantiles(quantiles, row)
+
+
+def test_a_row_of_quantiles_that_is_cut_short_is_refused(quantiles: Path) -> None:
+    lines = quantiles.read_text().splitlines()
+    lines.insert(2, "1,2")
+    quantiles.write_text("\n".join(lines) + "\n\n")
+
+    with pytest.raises(
+        UserError, match=r"q.csv: row 2 of numbers has 2 in place of 19: complete or remove it"
+    ):
+        torch_import.read_quantiles(quantiles, 0)
 
 
 def test_quantiles_of_no_text_and_of_no_file_are_refused(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from motif_jax.core import text_bytes
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.motif.reward.reward_function import as_rows
 from motif_jax.motif.reward.reward_model import RewardModel, of_members, read_run, saved_steps
 
 # Steps that one call of a network rates.
@@ -48,7 +48,7 @@ def read_messages(folder: str | Path) -> DatasetMessages:
 
 def messages_met(met: Mapping[str, int]) -> DatasetMessages:
     """The messages of a run, from the number of steps that showed each."""
-    rows, _ = as_rows(list(met))
+    rows = text_bytes.padded_rows(list(met), 256)
     return DatasetMessages(None, rows, np.zeros((0, 2, 0), np.int32), np.array(list(met.values()), np.int64))
 
 
