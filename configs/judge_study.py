@@ -144,8 +144,9 @@ def _keycorridor() -> dict[str, Any]:
         "prepare": _prepare(
             "keycorridor",
             "configs/collect.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R1-v0 --config.num_pairs=6000",
-            _MODELS,
+            ("qwen05", "smollm2"),
             "minigrid.yaml",
+            later_models=("qwen15",),
         ),
         "training": "configs/train_agent.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R3-v0 "
         "--config.train_for_env_steps=1000000",
