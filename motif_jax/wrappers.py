@@ -100,6 +100,7 @@ class IntrinsicReward(gymnasium.Wrapper):
         pays_last = pays_last_text(env) if last_text is None else last_text
         self._episode_rewards = EpisodeRewards(_payment(reward, terms), terms, 1, pays_last)
         self._reader = TextReader(text, count, env.observation_space)
+        self._ended = False
 
     @classmethod
     def of_agent(cls, env: gymnasium.Env, folder: str | Path, trust: Iterable[str] = ()) -> Self:
@@ -114,9 +115,13 @@ class IntrinsicReward(gymnasium.Wrapper):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
+        self._begin(observation, info)
+        return observation, info
+
+    def _begin(self, observation: Any, info: dict[str, Any]) -> None:
+        self._ended = False
         self._episode_rewards.begin_episode(0)
         self._take_text(CaptionedStep(observation, info, self.env))
-        return observation, info
 
     def _take_text(self, step: CaptionedStep) -> None:
         self._episode_rewards.take_text(
@@ -124,17 +129,25 @@ class IntrinsicReward(gymnasium.Wrapper):
         )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
-        """Plays one action; its reward is paid for the observation that it was chosen on, and for a final one."""
+        """Plays one action; its reward is paid for the observation that it was chosen on, and for a final one.
+
+        After the end of an episode an environment that resets itself (gymnasium's `Autoreset`) takes no action and shows the first
+        observation of the next one: nothing is paid.
+        """
         observation, reward, terminated, truncated, info = self.env.step(action)
-        running = np.ones(1, bool)
+        resets_itself = self._ended
+        running = np.array([not resets_itself])
         parts = self._episode_rewards.pay_step(np.array([reward], np.float32), running)
-        ended = bool(terminated or truncated)
-        self._take_text(
-            CaptionedStep(
+        ended = bool(terminated or truncated) and not resets_itself
+        if not resets_itself:
+            step = CaptionedStep(
                 observation, info, self.env, action, float(reward), bool(terminated), bool(truncated)
             )
-        )
+            self._take_text(step)
         parts = self._episode_rewards.finish_step(parts, running, np.array([ended]))
+        if resets_itself:
+            self._begin(observation, info)
+        self._ended = ended
         info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
         if ended:
             info[EPISODE] = {

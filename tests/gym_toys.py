@@ -110,6 +110,13 @@ class Gates(gymnasium.Env):
         return {"place": self._place, "gates": gates.astype(np.int8)}, {"allowed": gates}
 
 
+class Ice(Chatter):
+    """The spaces of FrozenLake, whose arguments it does not take."""
+
+    observation_space = spaces.Discrete(16)
+    action_space = spaces.Discrete(4)
+
+
 class Masked(Chatter):
     """An observation whose field is called as that of a mask."""
 
@@ -151,7 +158,7 @@ class Aim(gymnasium.Env):
         self._mark = self.np_random.uniform(-0.8, 0.8, 2).astype(np.float32)
 
 
-for _kind in (Vault, Chatter, Mortal, Gates, Masked, Aim):
+for _kind in (Vault, Chatter, Mortal, Gates, Ice, Masked, Aim):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
 
 

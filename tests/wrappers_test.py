@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FilterObservation
 
 from motif_jax import agents, wrappers
@@ -189,6 +190,74 @@ def test_strings_of_a_vector_are_those_of_its_environments(text: Any) -> None:
     assert_vectors_pay_alike(TalkingInStrings, text)
 
 
+class StepsOfEpisode:
+    """A caption that remembers: the steps of the episode."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def __call__(self, action: Any) -> str:
+        self._steps = 0 if action is None else self._steps + 1
+        return "x" * self._steps
+
+
+def test_a_caption_that_remembers_is_made_for_each_column() -> None:
+    assert_vectors_pay_alike(Talking, StepsOfEpisode)
+
+
+def test_an_environment_that_resets_itself_begins_its_episodes_anew() -> None:
+    env = wrappers.IntrinsicReward(gymnasium.wrappers.Autoreset(Talking()), worth, TERMS)
+    expected, infos = play(wrappers.IntrinsicReward(Talking(), worth, TERMS))
+    env.reset(seed=0)
+
+    steps = [env.step(0) for _ in range(2 * len(expected) + 1)]
+
+    rewards = [step[1] for step in steps]
+    np.testing.assert_allclose(rewards, [*expected, 0.0, *expected], rtol=1e-6)
+    sums = [info["reward_episode"] for *_, info in steps if "reward_episode" in info]
+    assert sums == [pytest.approx(infos[-1]["reward_episode"])] * 2
+
+
+def play_often(env: gymnasium.Env, episodes: int) -> None:
+    for _ in range(episodes):
+        play(env)
+
+
+def test_a_key_that_no_step_has_is_warned_of_once() -> None:
+    env = wrappers.IntrinsicReward(TalkingWithFields(), worth, TERMS, text="info:sad.text")
+
+    with pytest.warns(
+        UserWarning, match=r"text=info:sad\.text: none of the first 1000 steps .*: said\)"
+    ) as warned:
+        play_often(env, 500)
+
+    assert len(warned) == 1
+
+
+def test_a_path_that_observations_do_not_have_is_refused() -> None:
+    with pytest.raises(UserError, match="text=obs:massage: the observations have no 'massage' but message"):
+        wrappers.IntrinsicReward(Talking(), worth, TERMS, text="obs:massage")
+
+
+class WithoutMasks(gymnasium.vector.VectorWrapper):
+    """A vector whose infos have a value for each environment and no masks, as some libraries' have."""
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observations, rewards, terminated, truncated, _ = self.env.step(actions)
+        return observations, rewards, terminated, truncated, {"event": np.array(["a", "bcd"], object)}
+
+
+def test_infos_without_masks_are_of_all_environments() -> None:
+    envs = WithoutMasks(SyncVectorEnv([Talking, Talking]))
+    env = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text="info:event")
+    env.reset(seed=0)
+    env.step(np.zeros(2, int))
+
+    infos = env.step(np.zeros(2, int))[4]
+
+    assert infos["reward_parts"]["intrinsic"].tolist() == [1.0, 3.0]
+
+
 def test_a_function_of_a_batch_of_observations_still_serves_vectors() -> None:
     envs = SyncVectorEnv([Talking, Talking])
     by_batch = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=lambda rows: list(rows["message"]))
@@ -202,8 +271,12 @@ def test_a_function_of_a_batch_of_observations_still_serves_vectors() -> None:
 def test_nethack_is_not_paid_for_its_last_text() -> None:
     assert wrappers.pays_last_text(Talking())
     for name, pays in (("NetHackScore-v1", False), ("MiniGrid-DoorKey-5x5-v0", True)):
-        with gymnasium.make(f"motif_jax:motif_jax/{name}") as env:
+        make = functools.partial(gymnasium.make, f"motif_jax:motif_jax/{name}")
+        with make() as env:
             assert wrappers.pays_last_text(env) is pays
+        processes = AsyncVectorEnv([make])
+        assert wrappers.pays_last_text(processes) is pays
+        processes.close()
 
 
 def test_its_terms_are_those_of_the_learner() -> None:

@@ -172,13 +172,17 @@ def open_checkpoints(folder: str | Path) -> Checkpoints:
 
 
 def load(
-    folder: str | Path, checkpoint: str = "latest", environment: str | None = None
+    folder: str | Path,
+    checkpoint: str = "latest",
+    environment: str | None = None,
+    environment_options: Mapping[str, Any] | None = None,
 ) -> tuple[AgentPolicy, int]:
     """Returns the policy of an agent run and the step of its checkpoint.
 
     Args:
       checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
       environment: replaces the training's task; it must show the same fields.
+      environment_options: of `environment`; None: those of the training, as far as it takes them.
 
     Raises:
       UserError: no agent run, no such checkpoint, one that is not finite, or one that does not fit the environment.
@@ -186,7 +190,9 @@ def load(
     config = read_config(folder)
     trained_on, options = environment_of(config)
     played_on = environment or trained_on
-    spec = registry.spec(played_on, **catalogue.options_elsewhere(options, trained_on, played_on))
+    if environment_options is None:
+        environment_options = catalogue.options_elsewhere(options, trained_on, played_on)
+    spec = registry.spec(played_on, **environment_options)
     trained = registry.spec(trained_on, **options)
     if (spec.num_actions, spec.action_size) != (trained.num_actions, trained.action_size):
         raise UserError(

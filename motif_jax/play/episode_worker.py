@@ -221,6 +221,8 @@ class LaneServer:
 
     def _step(self, lane: int) -> PlayedEpisode | None:
         self._current_lane[0] = lane
+        # A restored episode plays all of its actions within one request.
+        note_progress()
         collector, transitions = self._episodes[lane]
         return collector.add(next(transitions))
 

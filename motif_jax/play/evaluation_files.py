@@ -149,10 +149,12 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
     import pyarrow
     import pyarrow.parquet
 
-    table = [dict(row) for row in sorted(rows, key=lambda row: row["index"])]
-    dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in table) else np.uint8
+    # Numbers of `info` may be in some episodes alone; pyarrow takes its columns from the first row.
+    columns = dict.fromkeys(name for row in rows for name in row)
+    table = [{name: row.get(name) for name in columns} for row in sorted(rows, key=lambda row: row["index"])]
+    dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in rows) else np.uint8
     for row in table:
-        if "actions" not in row:
+        if row.get("actions") is None:
             continue
         actions = decode_actions(row["actions"])
         row["actions"] = actions.astype(dtype) if actions.ndim == 1 else list(actions)

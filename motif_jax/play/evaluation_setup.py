@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.core import config as checks
+from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
@@ -20,6 +21,8 @@ from motif_jax.rl.config import AgentReward
 from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+# Options that decide what an agent sees and does. 'obs:FIELD' as the text takes a field out of the observation.
+_OBSERVATION_OPTIONS = (*registry.SHAPING, "text", "text_bytes")
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
 
 
@@ -209,7 +212,9 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     step = None
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
-        policy, step = agent_policy.load(folder, which, name)
+        # Of another environment with the flags of this command.
+        elsewhere = options if name != trained_on else None
+        policy, step = agent_policy.load(folder, which, name, elsewhere)
 
     if reward.intrinsic_coefficient and reward.kind in choices.REWARD_SECTIONS:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
@@ -276,12 +281,15 @@ def _options_of_agent(
     """
     name = section["name"]
     options = registry.replace_options(trained_options, section)
-    changed = [key for key in registry.SHAPING if options.get(key) != trained_options.get(key)]
+    changed = [key for key in _OBSERVATION_OPTIONS if options.get(key) != trained_options.get(key)]
     if name == trained_on and not changed:
         return options
 
-    others = {key: value for key, value in options.items() if key not in registry.SHAPING}
-    shaping = {key: trained_options[key] for key in registry.SHAPING if key in trained_options}
+    others = {key: value for key, value in options.items() if key not in _OBSERVATION_OPTIONS}
+    shaping = {key: trained_options[key] for key in _OBSERVATION_OPTIONS if key in trained_options}
+    if entry_points.is_entry_point(shaping.get("text") or ""):
+        # A function takes nothing out of the observation, and need not be trusted any more.
+        shaping["text"] = ""
     trained = registry.spec(trained_on, **others, **shaping)
     if name == trained_on:
         allowed = f"such that {name} has the fields and actions with which {folder} was trained"

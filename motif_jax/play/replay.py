@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ from motif_jax.core import config as checks
 from motif_jax.core import interruption, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.progress import Progress
+from motif_jax.envs import registry
 from motif_jax.envs.replay import Recording
-from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.envs.spec import OBSERVED, EnvironmentSpec
 from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
 from motif_jax.play.evaluate import recorded, return_key
 from motif_jax.play.films import film_files
@@ -61,6 +63,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for game in _games(config, plan):
         forms.check_screen(game.task, game.options)
     overlay = _Overlay(config, plan)
+    for game in _games(config, plan):
+        overlay.check_game(game)
     if overlay.reward is not None:
         from motif_jax.rl import reward_kinds
 
@@ -95,14 +99,22 @@ class _Overlay:
 
     def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
         folder, checkpoint = _agent(config, plan)
+        self._folder = folder
         self._policy = None
+        self._trained_on: EnvironmentSpec | None = None
+        # Options of the training that decide what the agent reads.
+        self._observed: dict[str, Any] = {}
         step = None
         rounded = None
         if folder:
             from motif_jax.play import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
-            rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder).compat)
+            trained = agent_policy.read_config(folder)
+            rounded = agent_policy.rounded_threshold(trained.compat)
+            name, options = agent_policy.environment_of(trained)
+            self._trained_on = registry.spec(name, **options)
+            self._observed = {key: options[key] for key in OBSERVED if key in options}
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
         section = plan.get("reward")
         evaluation_reward = None
@@ -118,7 +130,15 @@ class _Overlay:
 
     def film(self, game: _Game) -> watching.Film:
         """The film of a game. Raises UserError: the episode does not replay as recorded."""
-        return rated_film(game.load(), game.title, self.reward, self._policy, self._rater_of)
+        return rated_film(game.load(), game.title, self.reward, self._policy, self._rater_of, self._observed)
+
+    def check_game(self, game: _Game) -> None:
+        """Raises UserError where the agent cannot read the game or has other actions."""
+        if self._trained_on is None:
+            return
+        shown = registry.spec(game.task, **{**game.options, **self._observed})
+        allowed = f"an agent that can play {game.task} of {game.origin}, or empty: it was trained with other fields or actions"
+        checks.require(shown.fits(self._trained_on), "agent.dir", self._folder, allowed)
 
     def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:
         if self._rater is None and self.reward is not None:
@@ -132,22 +152,24 @@ def rated_film(
     reward: RatingReward | None,
     policy: Any = None,
     rater_of: Callable[[EnvironmentSpec], ratings.LiveRater | None] | None = None,
+    observed: Mapping[str, Any] = MappingProxyType({}),
 ) -> watching.Film:
     """The film of a recording, with what `reward` pays and what `policy` (a `BatchPolicy`) thinks of it, where there are any.
 
     Args:
       rater_of: makes the reward's rater; None: a new one.
+      observed: options (`spec.OBSERVED`) that decide what `policy` reads.
 
     Raises UserError: the episode does not replay as recorded.
     """
     if reward is None:
-        return watching.film_recording(recording, title, policy)
+        return watching.film_recording(recording, title, policy, None, (), observed)
     from motif_jax.rl import settings
 
     options = settings.fields_option(recording.task, recording.options, reward.section)
     if rater_of is None:
         rater_of = functools.partial(ratings.LiveRater, reward)
-    return watching.film_recording(recording, title, policy, rater_of, options.get("fields", ()))
+    return watching.film_recording(recording, title, policy, rater_of, options.get("fields", ()), observed)
 
 
 def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:

@@ -8,6 +8,7 @@ import dataclasses
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -341,18 +342,21 @@ def film_recording(
     policy: Any = None,
     rater_of: Any = None,
     fields: Sequence[str] = (),
+    observed: Mapping[str, Any] = MappingProxyType({}),
 ) -> Film:
     """Plays a recording again and films it.
 
     Args:
       policy: a `BatchPolicy` whose values and probabilities are kept.
       rater_of: spec -> rater for `watch`, which reads `fields` besides the task's.
+      observed: options (`spec.OBSERVED`) that decide what `policy` reads.
 
     Raises:
       UserError: the episode does not replay as recorded: an observation, reward or final number differs.
     """
     options = {key: value for key, value in recording.options.items() if key != "fields"}
-    environment = registry.make(recording.task, **with_screen(recording.task, options, fields))
+    shown = with_screen(recording.task, {**options, **observed}, fields)
+    environment = registry.make(recording.task, **shown)
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
     choose = recorded_actions(recording.actions, policy, environment.spec)

@@ -75,7 +75,7 @@ def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], conf
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
-    """Reads 'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure'. Raises UserError: another form, or an unknown method."""
+    """Reads 'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure'. Raises UserError: another form, an unknown method, or one method twice."""
     claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _CLAIM.fullmatch(part)
@@ -84,6 +84,8 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
                 f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; A > B - NUMBER: measure; ...' with A and B of "
                 f"{', '.join(methods)} (in compare, methods with a single evaluation)"
             )
+        if match["more"] == match["less"]:
+            raise UserError(f"config.claims={part}: compares {match['more']} with itself")
         margin = float(match["margin"] or 0)
         if match["sign"] and match["sign"].strip() == "-":
             margin = -margin

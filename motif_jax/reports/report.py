@@ -62,8 +62,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     players = ("step-*.html", "a folder with players (step-*.html) made by replay")
     needed_files = {"replays": players, "evaluations": finished, "yardsticks": finished}
     for key, (pattern, allowed) in needed_files.items():
-        for folder in folders_of(config[key]):
+        folders = folders_of(config[key])
+        for number, folder in enumerate(folders):
             checks.require(any(folder.glob(pattern)), key, str(folder), allowed)
+            is_new = folder.resolve() not in {earlier.resolve() for earlier in folders[:number]}
+            checks.require(is_new, key, str(folder), "named once")
     allowed = f"given, or one of {', '.join(FOLDERS)}, evaluations"
     checks.require(bool(folder_keys or evaluations), "agent.dir", None, allowed)
     for folder in folders_of(config.tests):

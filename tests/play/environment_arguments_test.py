@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.play import evaluation_setup
+from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config, run_stage
@@ -64,6 +66,32 @@ def test_an_agent_keeps_its_arguments_in_an_environment_of_the_same_spaces(lake)
 def test_other_spaces_than_the_agents_are_refused(lake, key, value):
     with pytest.raises(UserError, match=rf"config.{key}='{value}': must be such that {LAKE} has the fields"):
         setup_of(lake, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("environment.text", "obs:mission"), ("environment.text_bytes", 64)]
+)
+def test_a_text_that_changes_what_an_agent_sees_is_refused(tmp_path, key, value):
+    """'obs:mission' takes the field out of the observation, and `text_bytes` is the size of texts in it."""
+    task = {"environment.name": "gym:MiniGrid-Empty-5x5-v0", "environment.modules": "minigrid"}
+    run_folder.describe(tmp_path, run_folder.as_plain(load_config("train_agent", "recall", task)))
+
+    with pytest.raises(
+        UserError, match=rf"config\.{key}=.*: must be such that gym:MiniGrid-Empty-5x5-v0 has"
+    ):
+        setup_of(tmp_path, **{key: value})
+
+
+def test_another_environment_is_made_by_the_flags_of_the_evaluation(lake):
+    """Not by the training's, which it need not take."""
+    (lake / "checkpoints").mkdir()
+    load = functools.partial(agent_policy.load, str(lake), "0", "gym:ToyIce-v0")
+    elsewhere = {"modules": "tests.gym_toys", "wrappers": STACKED, "text": "", "text_bytes": 256}
+
+    with pytest.raises(UserError, match="is_slippery"):
+        load()
+
+    assert load(elsewhere)[1] == 0
 
 
 def test_an_agent_plays_the_values_and_masks_of_its_training(tmp_path):

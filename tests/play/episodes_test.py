@@ -16,7 +16,8 @@ from motif_jax.core.interruption import Interruption
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
 from motif_jax.nets import squashed_gaussian
-from motif_jax.play.episode_worker import EpisodeServer, Uniforms
+from motif_jax.play import episode_worker
+from motif_jax.play.episode_worker import EpisodeServer, LaneServer, Uniforms, shared_block
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.rl.actors import worker_process
@@ -170,6 +171,29 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
     assert set(episodes) == set(undisturbed)
     for index, episode in episodes.items():
         np.testing.assert_equal(vars(episode), vars(undisturbed[index]))
+
+
+def test_a_restored_episode_shows_that_it_plays_at_each_step(monkeypatch):
+    """Its actions are played within one request, which may take longer than a process may be silent."""
+    signs = []
+    monkeypatch.setattr(episode_worker, "note_progress", lambda: signs.append(1))
+    spec = registry.spec("Recall-v0", **OPTIONS)
+    setup = {
+        "environment": "Recall-v0",
+        "options": OPTIONS,
+        "keep_fields": (),
+        "lanes": 1,
+        "workers": 1,
+        "worker": 0,
+    }
+    blocks = {name: shared_block((1, *array.shape), array.dtype) for name, array in spec.observation.items()}
+    actions = shared_block((1, *spec.action.shape), spec.action.dtype)
+    server = LaneServer({**setup, "blocks": blocks, "actions": actions, "at": shared_block((1,), "int32")})
+
+    server.answer(([], [(0, 0, SEEDS[0], [0] * 20)]))
+
+    assert len(signs) == 1 + 20
+    server.close()
 
 
 class Slow(RandomPolicy):

@@ -174,6 +174,15 @@ def test_real_actions_are_packed_and_kept_in_parquet(tmp_path, steps):
     np.testing.assert_array_equal(np.float32(row["actions"]).reshape(-1, 3), actions)
 
 
+def test_numbers_that_some_episodes_lack_are_columns_too(tmp_path):
+    rows = [{"index": 0, "return": 1.0}, {"index": 1, "return": 2.0, "success": 1.0}]
+
+    evaluation_files.write_parquet(tmp_path / "rows.parquet", rows)
+
+    table = pyarrow.parquet.read_table(tmp_path / "rows.parquet")
+    assert table.to_pylist() == [{"index": 0, "return": 1.0, "success": None}, rows[1]]
+
+
 def test_a_damaged_row_of_real_actions_is_named(tmp_path):
     path = tmp_path / "episodes.jsonl"
     path.write_text(json.dumps({"index": 0, "actions": "<f4x3:abc"}) + "\n")

@@ -135,9 +135,12 @@ def test_a_claim_that_the_games_do_not_carry_fails(evaluations, tmp_path, capsys
     [
         ("combat > silver: kills", "combat > silver: kills: must be 'A > B: measure"),
         ("combat > gold: glory", "glory: must be one of return, intrinsic_return"),
+        ("combat > combat + 1: kills", "combat > combat \\+ 1: kills: compares combat with itself"),
     ],
 )
-def test_a_claim_of_unknown_names_is_refused(evaluations, tmp_path, claim: str, message: str) -> None:
+def test_a_claim_that_names_no_two_methods_or_no_measure_is_refused(
+    evaluations, tmp_path, claim: str, message: str
+) -> None:
     with pytest.raises(UserError, match=rf"^config.claims={message}"):
         compare.check(configured(evaluations, claims=claim), tmp_path)
 

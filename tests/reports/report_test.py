@@ -105,6 +105,15 @@ def test_a_run_of_another_stage_is_refused(folders: Path, key: str, folder: str,
         report.check(config, folders / "out")
 
 
+def test_an_evaluation_that_is_named_twice_is_refused(folders: Path) -> None:
+    """Beside itself it would be compared with itself, in the same games."""
+    names = f"{folders / 'one'}, {folders / 'played' / '..' / 'one'}"
+    config = load_config("report", "smoke", {"evaluations": names})
+
+    with pytest.raises(UserError, match=r"^config\.evaluations='.*played/\.\./one': must be named once$"):
+        report.check(config, folders / "out")
+
+
 def test_evaluations_are_named_by_their_players(folders: Path) -> None:
     report.run(configured(folders), folders / "out")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -222,8 +222,13 @@ class ActionMask:
 def action_names(environment: gymnasium.Env, table: ContinuousActions | ActionTable) -> tuple[str, ...]:
     """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; else the table's, which may be ()."""
     meanings = _attribute(environment, "get_action_meanings", None)
-    listed = _attribute(environment, "actions", ())
-    names = meanings() if meanings else [action.name for action in listed if hasattr(action, "name")]
+    if callable(meanings):
+        names = list(meanings())
+    else:
+        # minigrid's enumeration; in other environments `actions` may be anything.
+        actions = _attribute(environment, "actions", ())
+        listed = list(actions) if isinstance(actions, Iterable) else []
+        names = [action.name for action in listed if hasattr(action, "name")]
     if len(names) == table.count:
         return tuple(str(name).lower() for name in names)
     return table.names

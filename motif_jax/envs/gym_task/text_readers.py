@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from motif_jax.core import entry_points
@@ -15,6 +19,8 @@ from motif_jax.envs.gymnasium_env import RegisteredEnv
 
 # A field of the observation, 'info:KEY', 'obs:KEY', 'module:function', or a function as in `captions.of_function`.
 TextSource = str | Callable[..., Any]
+# Steps without the key of 'info:KEY' until a warning: some environments have it in rare events alone.
+_STEPS_WITHOUT_KEY = 1000
 
 
 class TextReader:
@@ -22,6 +28,9 @@ class TextReader:
 
     def __init__(self, text: TextSource, count: str | None, space: gymnasium.Space | None) -> None:
         self._count = count
+        # The source 'info:KEY' until a step has the key.
+        self._awaited = text if isinstance(text, str) and text.startswith(captions.INFO) else ""
+        self._steps_without = 0
         fields = getattr(space, "spaces", space)
         if count is not None:
             _field(fields, count)
@@ -30,6 +39,8 @@ class TextReader:
                 (captions.INFO, captions.OBSERVATION)
             ):
                 entry_points.trust([text])  # the user's own call names it
+            if text.startswith(captions.OBSERVATION):
+                _require_path(space, text)
             self._caption = captions.make(text)
         elif isinstance(text, str):
             _field(fields, text)
@@ -39,7 +50,23 @@ class TextReader:
 
     def text(self, step: captions.CaptionedStep) -> Any:
         """The text of a step as its source gives it, None for none."""
-        return self._caption(step)
+        text = self._caption(step)
+        if self._awaited:
+            self._note_key(text, step.info)
+        return text
+
+    def _note_key(self, text: Any, info: Mapping[str, Any]) -> None:
+        """Warns, once, where no step so far had the awaited key of `info`."""
+        self._steps_without += 1
+        if text is not None:
+            self._awaited = ""
+        elif self._steps_without == _STEPS_WITHOUT_KEY:
+            keys = ", ".join(sorted(info)) or "none"
+            warnings.warn(
+                f"text={self._awaited}: none of the first {_STEPS_WITHOUT_KEY} steps had this key, so all texts are empty (keys of "
+                f"the last step: {keys})",
+                stacklevel=2,
+            )
 
     def count(self, observation: Any) -> int | None:
         """How often the text was seen in the episode, if the observation says so."""
@@ -60,7 +87,8 @@ class BatchReader:
                 "text=: the function takes `environment`, and the environments of this vector run in other processes: take "
                 "a SyncVectorEnv, or a function without it"
             )
-        self._reader = TextReader(source, count, env.observation_space)
+        # One for each column: an object that is made of a class remembers the episode of one environment.
+        self._readers = [TextReader(source, count, env.observation_space) for _ in range(env.num_envs)]
 
     def texts(self, steps: Mapping[int, captions.CaptionedStep]) -> dict[int, Any]:
         """The texts of columns; the `environment` of their steps is filled in."""
@@ -74,19 +102,25 @@ class BatchReader:
         texts_by_column = {}
         for column, step in steps.items():
             environment = self._environments[column] if self._environments else None
-            texts_by_column[column] = self._reader.text(step._replace(environment=environment))
+            texts_by_column[column] = self._readers[column].text(step._replace(environment=environment))
         return texts_by_column
 
     def count(self, observation: Any) -> int | None:
-        return self._reader.count(observation)
+        return self._readers[0].count(observation)
 
 
 def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
-    """One environment's `info` from a vector's infos, where a mask _KEY says which environments have KEY."""
+    """One environment's `info` from a vector's infos.
+
+    A mask _KEY says which environments have KEY. Vectors of other libraries have none: there an array of a value for each is
+    of all of them.
+    """
     info: dict[str, Any] = {}
     for name, values in infos.items():
         mask = infos.get(f"_{name}")
-        if mask is None or not mask[column]:
+        if mask is None and not (isinstance(values, np.ndarray) and values.ndim and column < len(values)):
+            continue
+        if mask is not None and not mask[column]:
             continue
         info[name] = info_of(values, column) if isinstance(values, Mapping) else values[column]
     return info
@@ -99,6 +133,9 @@ def pays_last_text(env: Any) -> bool:
     unwrapped = next(iter(getattr(unwrapped, "envs", ())), unwrapped).unwrapped
     if isinstance(unwrapped, RegisteredEnv):
         return unwrapped.shown.last_text
+    if isinstance(unwrapped, AsyncVectorEnv):
+        # In other processes, of which a text comes back whatever they hold: "<TimeLimit<...<motif_jax/NetHackScore-v1>>>".
+        return re.search(r"[</]NetHack", unwrapped.call("__str__")[0]) is None
     identity = getattr(getattr(env, "spec", None), "id", "")
     name = identity.rpartition("/")[2]
     return not (type(unwrapped).__module__.startswith("nle.") or name.startswith("NetHack"))
@@ -116,3 +153,13 @@ def _field(observation: Any, name: str) -> Any:
             "observation"
         )
     return observation[name]
+
+
+def _require_path(space: gymnasium.Space | None, source: str) -> None:
+    """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', with dots for nested keys."""
+    for key in source.removeprefix(captions.OBSERVATION).split("."):
+        fields = getattr(space, "spaces", None)
+        if not _is_field(fields, key):
+            shown = ", ".join(fields) if isinstance(fields, Mapping) else str(space)
+            raise UserError(f"text={source}: the observations have no {key!r} but {shown}")
+        space = fields[key]

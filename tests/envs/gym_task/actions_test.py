@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -13,6 +14,7 @@ from motif_jax.envs.gym_task.actions import (
     ActionMask,
     ActionTable,
     UnsupportedActionsError,
+    action_names,
     make_actions,
 )
 from motif_jax.envs.gym_task.captions import CaptionedStep
@@ -184,6 +186,17 @@ def test_a_continuous_environment_is_played_by_its_bins() -> None:
 
     np.testing.assert_allclose(rewards, [-0.1, 0, -0.1], atol=1e-6)  # it costs a tenth of the squared force
     assert environment.spec.action_names == ("-1", "0", "1")
+
+
+@pytest.mark.parametrize("actions", [None, 5, [0, 1], "ab"])
+def test_an_attribute_actions_without_names_is_no_list_of_names(actions: object) -> None:
+    environment = gymnasium.make("CartPole-v1")
+    environment.unwrapped.actions = actions
+    environment.unwrapped.get_action_meanings = "none"
+
+    names = action_names(environment, make_actions(environment.action_space, 0))
+
+    assert names == ()
 
 
 @pytest.mark.parametrize("mask", ["info:allowed", "obs:gates"])
