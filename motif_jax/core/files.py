@@ -289,14 +289,24 @@ def require_whole_characters(text: str, where: str) -> None:
 
 @contextlib.contextmanager
 def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields an empty folder to write into, which takes the place of `target` when the block ends well."""
+    """Yields an empty folder to write into, which takes the place of `target`, on the disk, when the block ends well."""
     target = Path(target)
     part = target.with_name(f"{target.name}.part")
+    replaced = target.with_name(f"{target.name}.replaced")
+    if replaced.exists() and not target.exists():
+        # A writer was killed between the two moves below.
+        os.replace(replaced, target)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     yield part
-    shutil.rmtree(target, ignore_errors=True)
+    for path in (*part.rglob("*"), part):
+        sync(path)
+    shutil.rmtree(replaced, ignore_errors=True)
+    if target.exists():
+        os.replace(target, replaced)
     os.replace(part, target)
+    sync(target.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def remove_temporaries(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:

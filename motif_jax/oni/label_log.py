@@ -67,18 +67,31 @@ class LabelLog(LineWriter):
     """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or another process does."""
 
     def __init__(self, path: Path) -> None:
+        # The length to which the next labels cut the file.
+        self._rewound_to: int | None = None
         try:
             super().__init__(path)
         except BlockingIOError:
             raise UserError(f"{path} is being written by another process") from None
 
     def add(self, labels: Iterable[Label]) -> None:
-        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be written."""
+        """Writes labels, over those that `rewind` returned; only `sync` waits for the disk. Raises UserError: the file cannot be written."""
+        if self._rewound_to is not None:
+            self.cut(self._rewound_to)
+            self._rewound_to = None
         self.append(map(_encode, labels), wait=False)
 
+    def length(self) -> int:
+        """Bytes of the file, without the labels that `rewind` returned."""
+        return super().length() if self._rewound_to is None else self._rewound_to
+
     def rewind(self, length: int) -> list[Label]:
-        """Removes and returns the labels after a checkpoint, at which the log had `length` bytes."""
+        """Returns the labels after a checkpoint, at which the log had `length` bytes.
+
+        They have been paid for, and stay in the file until `add` writes what a run has made of them: one that ends before,
+        because its server is away, finds them again.
+        """
         num_before = len(list(read_log(self.path, length)))
         later = list(read_log(self.path))[num_before:]
-        self.cut(length)
+        self._rewound_to = length
         return later

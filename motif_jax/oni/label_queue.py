@@ -95,6 +95,8 @@ class LabelBookkeeper:
         self._in_flight_by_items: dict[Items, Pending] = {}
         # Hashes of the texts with a label: texts take more memory, and a run may see millions.
         self._settled: set[int] = set()
+        # Texts that stayed without a verdict.
+        self._given_up: list[Items] = []
         # Labels that `poll` has not returned yet.
         self._ready: list[Label] = []
 
@@ -216,6 +218,8 @@ class LabelBookkeeper:
                 self._ready.append(Label(item, label, probability, seconds, tokens))
         if is_unknown:
             self._totals["given_up"] += 1
+            if not self._published:
+                self._given_up.extend(pending.met_as or (pending.items,))
 
     def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
         is_unknown = answer.label == UNKNOWN
@@ -305,6 +309,7 @@ class LabelBookkeeper:
             return {
                 "pending": entries,
                 "ready": [list(label[:5]) for label in unreturned],
+                "given_up": [list(item) for item in self._given_up],
                 "totals": self._all_totals(),
                 "step": self._step,
             }
@@ -319,6 +324,8 @@ class LabelBookkeeper:
                 self._ready.append(Label(tuple(item), *answer))
                 if not self._published:
                     self._settled.add(hash(tuple(item)))
+            self._given_up = [tuple(item) for item in state.get("given_up", [])]
+            self._settled.update(map(hash, self._given_up))
             for item, count, score in state["pending"]:
                 self._enqueue(tuple(item), count, score)
             self._queue.shrink()

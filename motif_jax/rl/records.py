@@ -14,7 +14,14 @@ from motif_jax.core.devices.meters import of_all_hosts, system_metrics
 from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.progress import Progress
 from motif_jax.core.run_folder import read_config
-from motif_jax.rl import agent_checkpoints, agent_networks, paid_texts, reward_choice, settings
+from motif_jax.rl import (
+    agent_checkpoints,
+    agent_networks,
+    paid_texts,
+    reward_choice,
+    reward_kinds,
+    settings,
+)
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
@@ -67,6 +74,7 @@ class Records(ExitStack):
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
         self._file_digests = agent_networks.class_of(config).file_digests(config)
+        self._reward_digest = reward_kinds.digest(config.reward)
         self._next_episode: list[int] = progress.get("next_episode", [])
         self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
 
@@ -195,14 +203,17 @@ class Records(ExitStack):
         }
         if self._writer:
             self._writer.write(self._clock.steps, values)
-            self._write_paid_texts()
+        self._write_paid_texts()
 
     def _write_paid_texts(self) -> None:
         """Writes what texts were paid since the last row, of this host's games."""
         sums = self._system.batcher.paid_texts
-        if self._writer is None or self._paid_texts is None or sums is None:
+        if sums is None:
             return
+        # On each host, so that the sums do not grow.
         row = sums.take(self._clock.steps)
+        if self._writer is None or self._paid_texts is None:
+            return
         self._paid_texts.write(row)
         if row.texts:
             self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
@@ -228,6 +239,7 @@ class Records(ExitStack):
             "env_steps": clock.steps,
             "updates": self._system.learner.version,
             reward_choice.STEP: self._config.reward.step,
+            reward_choice.DIGEST: self._reward_digest,
             "draws": max(host["draws"] for host in everyone),
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),

@@ -1,13 +1,15 @@
 """Fixes, when an agent's run begins, which evaluation of the reward run it learns from.
 
-A reward run that resumes makes newer evaluations; a resumed agent must keep its reward.
+A reward run that resumes makes newer evaluations, and files are written again; a resumed agent must keep its reward.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
@@ -17,6 +19,8 @@ from motif_jax.rl.config import AgentConfig
 
 FILE = "plan.json"
 STEP = "reward_step"
+# Entry of the progress: `reward_kinds.digest` of the reward that the run learns from.
+DIGEST = "reward_digest"
 
 
 def settled(workdir: str | os.PathLike[str]) -> int | None:
@@ -50,3 +54,16 @@ def settle(config: AgentConfig, workdir: str | os.PathLike[str], checkpoints: Ch
     if step is not None:
         atomic_write_json(path, {STEP: step})
     return step
+
+
+def refuse_changed(
+    config: AgentConfig, progress: Mapping[str, Any], workdir: str | os.PathLike[str] | None
+) -> None:
+    """Raises UserError where the files of the reward are others than those of the checkpoint with this `progress`."""
+    before = progress.get(DIGEST)
+    if before is None or before == reward_kinds.digest(config.reward):
+        return
+    files = ", ".join(map(str, reward_kinds.kind_of(config.reward).files(config.reward)))
+    raise UserError(
+        f"--workdir={workdir} has learned from another content of {files}: restore it, or begin in another --workdir"
+    )

@@ -17,7 +17,14 @@ from motif_jax.core.devices.sharding import Sharded
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import never
 from motif_jax.core.training import schedules
-from motif_jax.rl import agent_checkpoints, agent_networks, play_state, reward_kinds, settings
+from motif_jax.rl import (
+    agent_checkpoints,
+    agent_networks,
+    play_state,
+    reward_choice,
+    reward_kinds,
+    settings,
+)
 from motif_jax.rl.actors.cores import ThreadCores
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
@@ -64,6 +71,7 @@ class System:
         if snapshot is not None:
             before = snapshot.progress.get(agent_checkpoints.FILE_DIGESTS, {})
             agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
+            reward_choice.refuse_changed(config, snapshot.progress, workdir)
         self.meters = Meters()
         self.network = settings.make_network(config)
         self.optimizer = schedules.make_optimizer(config.optimizer)

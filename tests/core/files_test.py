@@ -83,6 +83,33 @@ def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.json", "a.npy", "f", "f.part"]
 
 
+def test_a_folder_whose_writer_is_killed_between_two_moves_is_put_back(tmp_path: Path, monkeypatch) -> None:
+    moves = []
+    replace = os.replace
+
+    def killed_at_the_second(source: Path, target: Path) -> None:
+        moves.append(source)
+        if len(moves) == 2:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    def write(name: str) -> None:
+        with files.replaced_folder(tmp_path / "f") as part:
+            (part / name).touch()
+            assert not (tmp_path / "f").exists() or os.listdir(tmp_path / "f") == ["old"]
+
+    write("old")
+    monkeypatch.setattr(os, "replace", killed_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        write("new")
+    assert not (tmp_path / "f").exists()
+
+    write("new")
+
+    assert os.listdir(tmp_path) == ["f"]
+    assert os.listdir(tmp_path / "f") == ["new"]
+
+
 def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
     holder_code = (
         "import sys, time\nfrom motif_jax.core.locks import FolderLock\n"

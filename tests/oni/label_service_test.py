@@ -152,6 +152,18 @@ def test_an_answer_without_a_verdict_is_no_label_and_asked_again_so_many_times(m
     assert (ask(make(annotator__attempts=3), ("u",)), Counting.asked) == ([], [])
 
 
+def test_a_text_that_was_given_up_is_so_once_however_often_a_run_resumes(make):
+    source = make(annotator__attempts=1)
+    ask(source, ("u",))
+    for _ in range(2):
+        state = source.state()
+        source = make(annotator__attempts=1)
+        source.restore(state)
+        ask(source, ("u",))
+
+    assert source.metrics()["annotator/given_up"] == 1
+
+
 @pytest.mark.parametrize("published", [False, True])
 def test_requeue_asks_entries_as_published(make, published):
     source = make(compat__oni_requeue=published)

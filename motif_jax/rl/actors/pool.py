@@ -136,6 +136,8 @@ class ActorPool(Rollouts):
         ready += self._assign_slots()
         if self._failure is not None:
             reason, cause = self._failure
+            if isinstance(cause, UserError):
+                raise cause
             raise RuntimeError(reason) from cause
         return ready
 

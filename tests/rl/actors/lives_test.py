@@ -273,6 +273,20 @@ def test_no_room_for_an_actors_folder_ends_the_run(monkeypatch: Any, capfd: Any)
     assert "Traceback" not in capfd.readouterr().err
 
 
+def serve_with_a_refusal(orders: ActorOrders) -> None:
+    tempdirs.process_folder = Mock(side_effect=UserError("config.environment.action_mask: allows nothing"))
+    actor.serve(orders)
+
+
+def test_a_mistake_of_the_user_that_an_actor_meets_is_the_users(monkeypatch: Any) -> None:
+    monkeypatch.setattr(actor_process, "serve", serve_with_a_refusal)
+    with ActorPool(config(workers=1)) as pool:
+        pool.start()
+        with pytest.raises(UserError, match=r"^config\.environment\.action_mask: allows nothing$"):
+            play(pool, lambda: False)
+    assert pool.restarts == 0
+
+
 @pytest.mark.parametrize(
     ("module", "name", "error", "message"),
     [
