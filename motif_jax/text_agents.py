@@ -25,7 +25,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.dialogues.json_lines import AGENT, ROLES
+from motif_jax.ilql.dialogues.json_lines import AGENT, CHAT_ROLES, meta_of_roles
 from motif_jax.ilql.evaluation import text_setup, text_values
 from motif_jax.ilql.evaluation.text_episodes import AgentTextActor, DialogueObservation
 
@@ -181,20 +181,23 @@ def as_dialogue(value: Any) -> Dialogue:
         raise UserError(f"{_shown(value)} is not a dialogue: {_ALLOWED}")
     texts: list[str] = []
     rewards: list[float | None] = []
+    roles: list[str] = []
     for part in value:
-        if isinstance(part, Mapping) and part.get("role") in ROLES:
+        if isinstance(part, Mapping) and part.get("role") in CHAT_ROLES:
             text = part.get("content")
             is_agents = part["role"] == AGENT
+            roles.append(part["role"])
         elif isinstance(part, list | tuple) and len(part) == 2 and part[1] in (True, False):
             text = part[0]
             is_agents = bool(part[1])
+            roles.append(AGENT if is_agents else "user")
         else:
             raise UserError(f"{_shown(part)} is not an utterance: {_ALLOWED}")
         if not isinstance(text, str):
             raise UserError(f"{_shown(part)} has no text: {_ALLOWED}")
         texts.append(text)
         rewards.append(0.0 if is_agents else None)
-    return Dialogue(tuple(texts), tuple(rewards), False)
+    return Dialogue(tuple(texts), tuple(rewards), False, meta_of_roles(roles))
 
 
 _ALLOWED = (

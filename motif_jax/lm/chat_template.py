@@ -23,6 +23,9 @@ from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json
 CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
 # Special tokens that templates write themselves.
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+# What templates that write today's date get: a run, its agent and stored answers have the same text on each day. It is the date
+# that Llama's template takes where it is given none.
+_DATE = datetime(2024, 7, 26)
 # Ends the text that an answer begins with, while a conversation is rendered; no text of a person has it.
 _MARK = "\ue000continued here\ue000"
 
@@ -49,7 +52,7 @@ class ChatTemplate:
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        environment.globals["strftime_now"] = _DATE.strftime
         try:
             self._template = environment.from_string(text)
         except jinja2.TemplateError as error:

@@ -8,6 +8,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.lm.chat_template import ChatTemplate, Turn
 
 # Texts that no template has, in the order of a conversation.
+_SYSTEM = "motifjaxsystem"
 _FIRST_QUESTION = "motifjaxquestionone"
 _FIRST_ANSWER = "motifjaxanswerone"
 _SECOND_QUESTION = "motifjaxquestiontwo"
@@ -67,6 +68,24 @@ def derive(template: ChatTemplate) -> TurnTexts:
         assistant_close=assistant_close,
         strips=f" {_FIRST_QUESTION} " not in template.text_of([_turn("user", f" {_FIRST_QUESTION} ")]),
     )
+
+
+def before_system(template: ChatTemplate, turns: TurnTexts) -> str:
+    """What stands before a system message that begins a conversation, and ends as a turn of the user does.
+
+    '' where the template refuses one, or writes it into the user's turn.
+    """
+    conversation = [
+        _turn("system", _SYSTEM),
+        _turn("user", _FIRST_QUESTION),
+        _turn("assistant", _FIRST_ANSWER),
+    ]
+    try:
+        before, text = _cut(template.text_of(conversation), _SYSTEM)
+    except UserError:
+        return ""
+    is_apart = text.startswith(turns.user_close + turns.user_open + _FIRST_QUESTION)
+    return before if is_apart else ""
 
 
 def around_prompt(template: ChatTemplate) -> tuple[str, str]:

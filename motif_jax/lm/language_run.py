@@ -191,6 +191,7 @@ def build(
         stopped,
         # Such a model always reads prompts with special tokens: T5's end with its end token.
         whole_prompts=objective == "prefix",
+        begins=objective == "causal",
     )
     if data is None:
         return None

@@ -90,6 +90,7 @@ def prepare(
     longest: int | None,
     stopped: Callable[[], bool],
     whole_prompts: bool = False,
+    begins: bool = False,
 ) -> dict[str, TokensDataset] | None:
     """Tokenises the texts into `workdir`/tokens, or resumes: the parts `TRAIN` and `HELD_OUT`, None after a request to stop.
 
@@ -97,6 +98,7 @@ def prepare(
       end: the token after every item.
       longest: most tokens of an item, its end included; longer ones are cut. None: no limit.
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
+      begins: items begin with the special tokens that the tokenizer puts in front of a text, as prompts of a decoder do.
     """
     if config.tokens:
         train, held_out = open_tokens(config.tokens, tokenizer_folder, "tokens")
@@ -111,6 +113,7 @@ def prepare(
     all_paths = [*paths, *held_out_paths]
     share = HeldOut.of(config.held_out.share, config.seed)
     tokenizer = Tokenizer.read(tokenizer_folder)
+    beginning = tokenizer.beginning() if begins else []
 
     def items_by_part() -> Iterator[tuple[str, Item]]:
         for index, item in enumerate(_read_items(config, paths)):
@@ -120,13 +123,15 @@ def prepare(
             yield HELD_OUT, item
 
     def add(writer: TokensWriter, items: Sequence[Item]) -> None:
-        for item, prompt, text in _tokenise(tokenizer, items, whole_prompts):
+        for item, item_prompt, text in _tokenise(tokenizer, items, whole_prompts):
+            # Never learned, as what stands before the first token that is predicted.
+            prompt = [*beginning, *item_prompt]
             tokens = [*prompt, *text, end][:longest]
             if len(prompt) >= len(tokens):
                 raise UserError(
                     f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={longest} nothing is left to learn"
                 )
-            writer.add(tokens, item_columns={"prompt": len(prompt)})
+            writer.add(tokens, item_columns={"prompt": len(prompt) if item_prompt else 0})
 
     tokenisation = Tokenisation(
         vocab_size=tokenizer.size,
@@ -136,6 +141,7 @@ def prepare(
             "item": config.text_item,
             "held_out": str(share.share),
             "longest": longest or 0,
+            **({"begins": beginning} if beginning else {}),
         },
         add=add,
         token_columns={},

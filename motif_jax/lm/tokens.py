@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from motif_jax.core import joint_tokens, tokenizer_files
@@ -34,17 +35,28 @@ class Tokenizer:
         self._backend, self._source = backend, source
         self._backend.no_padding()
         self._backend.no_truncation()
+        # Special tokens for which the model beside it has no row, by their numbers.
+        self._without_row: dict[int, str] = {}
 
     @classmethod
     def read(cls, folder: str | Path, vocab_size: int | None = None) -> Tokenizer:
-        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than the model's `vocab_size`."""
+        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than the model's `vocab_size`.
+
+        Special tokens may lie beyond, as that of pictures does in Gemma 3: a text that has one is refused.
+        """
         path = Path(folder) / FILE
         if not path.is_file():
             raise UserError(
                 f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
         tokenizer = cls(tokenizer_files.read(path), str(path))
-        if vocab_size is not None and tokenizer.size > vocab_size:
+        if vocab_size is None or tokenizer.size <= vocab_size:
+            return tokenizer
+        added = tokenizer._backend.get_added_tokens_decoder()
+        tokenizer._without_row = {
+            number: token.content for number, token in added.items() if token.special and number >= vocab_size
+        }
+        if tokenizer.size - len(tokenizer._without_row) > vocab_size:
             raise UserError(
                 f"{path} has {tokenizer.size} tokens, the model beside it {vocab_size}: it belongs to another model"
             )
@@ -60,9 +72,24 @@ class Tokenizer:
 
         A text that spells the first of them itself, as chat templates do, has it once.
         """
+        return [joint_tokens.tokens_of(encoding) for encoding in self._encodings(texts, special)]
+
+    def beginning(self) -> list[int]:
+        """The special tokens that the tokenizer adds in front of a text; [] for none."""
+        (encoding,) = self._encodings(["a"], True)
+        is_added = [*encoding.special_tokens_mask, 0]
+        return encoding.ids[: is_added.index(0)]
+
+    def _encodings(self, texts: Sequence[str], special: bool) -> list[Encoding]:
+        """Raises UserError where a text has a token without a row in the model's table."""
         with tokenizer_files.working(self._source):
-            encodings = self._backend.encode_batch(list(texts), add_special_tokens=special)
-        return [joint_tokens.tokens_of(encoding) for encoding in encodings]
+            encodings: list[Encoding] = self._backend.encode_batch(list(texts), add_special_tokens=special)
+        for encoding in encodings if self._without_row else ():
+            for token in self._without_row.keys() & set(encoding.ids):
+                raise UserError(
+                    f"{self._source}: a text has {self._without_row[token]}, for which the model beside it has no row: leave it out"
+                )
+        return encodings
 
     def encode_joint(
         self, prompts: Sequence[str], candidates: Sequence[Sequence[str]], special: bool = True
@@ -77,8 +104,7 @@ class Tokenizer:
         texts = []
         for prompt, names in zip(prompts, candidates, strict=True):
             texts += [prompt, *(prompt + name for name in names)]
-        with tokenizer_files.working(self._source):
-            encodings = self._backend.encode_batch(texts, add_special_tokens=special)
+        encodings = self._encodings(texts, special)
         rows = iter([joint_tokens.tokens_of(encoding, closed=False) for encoding in encodings])
         joint = []
         for prompt, names in zip(prompts, candidates, strict=True):

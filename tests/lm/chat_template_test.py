@@ -29,6 +29,13 @@ def test_a_template_writes_special_tokens_by_name() -> None:
     assert template.prompt(TURNS) == "<s>Judge."
 
 
+def test_the_date_in_a_template_is_the_same_on_each_day() -> None:
+    """A run, its agent and stored answers would have other tokens tomorrow."""
+    template = ChatTemplate("Today: {{ strftime_now('%d %b %Y') }}\n{{ messages[0]['content'] }}")
+
+    assert template.prompt(TURNS) == "Today: 26 Jul 2024\nJudge."
+
+
 def test_json_in_a_template_is_not_escaped_for_html() -> None:
     text = ChatTemplate("{{ messages | tojson }}").prompt([{"role": "user", "content": "<é>"}])
     assert text == '[{"role": "user", "content": "<é>"}]'

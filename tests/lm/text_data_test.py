@@ -13,6 +13,7 @@ from motif_jax.lm import text_data
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
+from tests import chat_families
 from tests.lm.pretraining import config_of
 
 
@@ -49,3 +50,25 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
             target = target[: -len(reply_tokens)]
         action_tokens.add(tuple(target))
     assert action_tokens == {tuple(row) for row in candidate_rows(tokenizer, ACTIONS)}
+
+
+@pytest.mark.parametrize("packing", ["items", "windows"])
+def test_a_decoders_items_begin_as_its_prompts_do(tmp_path: Path, packing: str) -> None:
+    """With the token that the tokenizer puts in front of a text, which is never learned: its prompts are read so later."""
+    folder = chat_families.write(tmp_path / "tokenizer", chat_families.FAMILIES["headers"], adds_bos=True)
+    (tmp_path / "texts.txt").write_text("\n\n".join(["one two three"] * 200))
+    changes = {"model.architecture": "llama", "packing": packing, "text_item": "paragraph"}
+    config = read_section(LanguageModelConfig, config_of(tmp_path / "texts.txt", **changes))
+
+    data = text_data.prepare(config, tmp_path / "run", folder, 1, None, lambda: False, begins=True)
+
+    assert data is not None
+    [prompt] = Tokenizer.read(folder).encode(["one"])
+    begin = Tokenizer.read(folder).beginning()
+    assert len(begin) == 1
+    assert data["train"].item(0)[: len(prompt)].tolist() == prompt
+    assert not np.any(data["train"].item_columns["prompt"])
+    assert (
+        Tokenizer.read(chat_families.write(tmp_path / "b", chat_families.FAMILIES["chatml"])).beginning()
+        == []
+    )

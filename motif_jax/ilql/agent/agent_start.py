@@ -131,7 +131,8 @@ def _shared_rows(checkpoint: str, folder: Path, settings: ModelConfig, tokens: V
     if (folder / TOKENIZER).is_file():
         tokenizer = Tokenizer.read(folder, settings.vocab_size)
         if tuple(tokenizer.pieces(range(tokenizer.size))) == tokens.texts[: tokenizer.size]:
-            return tokenizer.size
+            # A special token may have no row (`Tokenizer.read`): it begins as a new one.
+            return min(tokenizer.size, settings.vocab_size)
     if settings.vocab_size <= tokens.size:
         return settings.vocab_size
     raise UserError(

@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# Entry of `meta`: the role of each utterance, where some are messages of the system or of a tool.
+ROLES = "message_roles"
+SYSTEM = "system"
+TOOL = "tool"
+
 
 class Dialogue(NamedTuple):
     """One dialogue (a trajectory of Snell et al. 2022)."""

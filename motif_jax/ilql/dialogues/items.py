@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, TOOL, Dialogue
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 
 
@@ -140,7 +140,8 @@ def tokenise(
     delimiters = tokenizer.delimiters
     turns = turns_of(tokenizer)
     state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
-    tokens = list(turns.state_start if state_first else turns.action_start)
+    start_tokens = turns.state_start if state_first else turns.action_start
+    tokens = list(_system_start_of(dialogue, tokenizer) or start_tokens)
     # Of each action that counts: the position before its first token, and that of its last.
     starts: list[int] = []
     ends: list[int] = []
@@ -200,6 +201,29 @@ def tokenise(
     )
 
 
+def _system_start_of(dialogue: Dialogue, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    """The tokens before the first utterance where it is a system message of a chat model; () elsewhere.
+
+    Raises ValueError: the dialogue has roles for which the model's own turns have no form.
+    """
+    roles = dialogue.meta.get(ROLES)
+    if roles is None or getattr(tokenizer, "turns", None) is None:
+        return ()
+    is_first = roles[0] == SYSTEM
+    others = sorted({SYSTEM, TOOL} & set(roles[1:] if is_first else roles))
+    remedy = "with --config.turns=new they are the user's"
+    if others:
+        raise ValueError(
+            f"messages of {' and '.join(others)} behind the first have no turns of the model's own: {remedy}"
+        )
+    start: tuple[int, ...] = getattr(tokenizer, "system_start", ())
+    if not start:
+        raise ValueError(
+            f"its chat template writes no system message apart: put it into the user's first message; {remedy}"
+        )
+    return start
+
+
 def _between(turns: Turns, follows_action: bool, is_action: bool) -> list[int]:
     """The tokens before an utterance that is not the first; the token that ends the one before has been added already."""
     closing = turns.action_close if follows_action else ()
@@ -222,8 +246,9 @@ def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int
     ends = item.utterance_action_indices.tolist()
 
     # Where the environment's utterances begin: after the opening of the first, or after an action.
-    state_first = tuple(tokens[: len(turns.state_start)]) == turns.state_start
-    first = len(turns.state_start if state_first else turns.action_start)
+    # That of a system message last: a template's own system message, in front of the others, may begin with it.
+    openings = (turns.state_start, turns.action_start, getattr(tokenizer, "system_start", ()))
+    first = next(len(opening) for opening in openings if tuple(tokens[: len(opening)]) == opening)
     after_action = len(turns.action_close) + len(turns.state_open)
     parts: list[tuple[list[int], bool]] = []
     for start, end in zip(starts, ends, strict=True):

@@ -9,12 +9,13 @@ from typing import Any
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
-from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, TOOL, Dialogue, Dialogues
 
 # Dialogues of a part.
 _PART = 1024
 _LARGEST_REWARD = 1e18  # its square fits float32, as losses need
-AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
+AGENT = "assistant"
+CHAT_ROLES = (SYSTEM, "user", AGENT, TOOL)
 # Of either form; other keys become a dialogue's `meta`.
 _KEYS = ("sequence", "messages", "reward", "rewards", "done")
 _FORM = (
@@ -84,8 +85,9 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     if not isinstance(messages, Sequence) or not all(isinstance(message, Mapping) for message in messages):
         raise TypeError("messages is not a list of objects")
     for message in messages:
-        if message["role"] not in ROLES:
-            raise ValueError(f"the role {message['role']!r} is not one of {', '.join(ROLES)}")
+        if message["role"] not in CHAT_ROLES:
+            raise ValueError(f"the role {message['role']!r} is not one of {', '.join(CHAT_ROLES)}")
+    content = {**content, **meta_of_roles([message["role"] for message in messages])}
     actions = [message["role"] == AGENT for message in messages]
 
     rewards = [0.0 if message.get("reward") is None else message["reward"] for message in messages]
@@ -104,6 +106,11 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     done = content.get("done")
     texts = [message["content"] for message in messages]
     return _dialogue(texts, actions, rewards, True if done is None else done, content)
+
+
+def meta_of_roles(roles: Sequence[str]) -> dict[str, Any]:
+    """The entry of a dialogue's `meta` for the roles of its messages; {} for those of user and assistant alone."""
+    return {ROLES: list(roles)} if {SYSTEM, TOOL} & set(roles) else {}
 
 
 def _dialogue(

@@ -71,6 +71,7 @@ class FileTokenizer:
     Attributes:
       template: of the model's own turns; None with new delimiters.
       turns: see `items.turns_of`; None with new delimiters.
+      system_start: tokens before a system message; () with new delimiters, and where the model's template writes none apart.
 
     Raises:
       UserError: it names the config's `key`: no such file; or the model has no turns of its own.
@@ -86,6 +87,7 @@ class FileTokenizer:
         backend = tokenizer_files.read(file)
         self.template: ChatTemplate | None = None
         self.turns: Turns | None = None
+        self.system_start: tuple[int, ...] = ()
         self._strips = False
         if turns == OWN:
             model_turns = own_turns.read(file, backend)
@@ -94,6 +96,7 @@ class FileTokenizer:
             self.delimiters = model_turns.delimiters
             self.template = model_turns.template
             self.turns = model_turns.turns
+            self.system_start = model_turns.system_start
             self._strips = model_turns.strips
         else:
             self._backend = with_delimiters(backend, words)

@@ -25,6 +25,7 @@ class OwnTurns(NamedTuple):
 
     Attributes:
       texts: of the fields of `Delimiters`; where a turn has several tokens, all of them.
+      system_start: before a system message, which ends as a turn of the user does; () where the template writes none apart.
       strips: blanks at the ends of an utterance are left out, as the template does.
     """
 
@@ -32,6 +33,7 @@ class OwnTurns(NamedTuple):
     delimiters: Delimiters
     turns: Turns
     texts: tuple[str, ...]
+    system_start: tuple[int, ...]
     strips: bool
 
 
@@ -107,7 +109,8 @@ def read(file: Path, backend: Backend) -> OwnTurns:
     )
     if not turns.action_start:
         raise UserError(f"{file.parent}: its chat template writes nothing before an answer that comes first")
-    written = {*assistant_close, *(token for tokens in turns for token in tokens)}
+    system_start = tokens_of(chat_turns.before_system(template, texts))
+    written = {*assistant_close, *(token for tokens in (*turns, system_start) for token in tokens)}
     unwritten = sorted(special - written)
     if not unwritten:
         raise UserError(f"{file.parent}: its chat template leaves no special token for padding")
@@ -132,4 +135,4 @@ def read(file: Path, backend: Backend) -> OwnTurns:
         end_text,
         pad_text,
     )
-    return OwnTurns(template, delimiters, turns, delimiter_texts, texts.strips)
+    return OwnTurns(template, delimiters, turns, delimiter_texts, system_start, texts.strips)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.annotator import Prices
-from motif_jax.motif.annotation.config import AnnotatorConfig
+from motif_jax.motif.annotation.config import AnnotatorConfig, OpenaiServer
 
 
 def prices_of(config: AnnotatorConfig) -> Prices | None:
@@ -17,6 +18,12 @@ def prices_of(config: AnnotatorConfig) -> Prices | None:
         return None
     cached = prices.prompt if prices.cached is None else prices.cached
     return Prices(prices.prompt, cached, prices.completion)
+
+
+def as_sent(sampling: dict[str, Any], settings: OpenaiServer) -> dict[str, Any]:
+    """The identity `sampling` of drawn answers, with None for what the server is not sent and so draws by its own default."""
+    is_sent = {"top_k": settings.send_top_k, "seed": settings.send_seed}
+    return {name: value if is_sent.get(name, True) else None for name, value in sampling.items()}
 
 
 def key_pattern(key: str) -> re.Pattern[str]:

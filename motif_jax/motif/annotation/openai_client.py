@@ -75,6 +75,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         identity = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
         identity["structured"] = settings.structured if config.answer.mode == "verdict" else None
         super().__init__(config, form, {**identity, "extra_body": self._extra})
+        self.identity["sampling"] = openai_account.as_sent(self.identity["sampling"], settings)
         self._config = config
         self._settings = settings
         self.concurrency: int = settings.concurrency
@@ -87,8 +88,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         # The server wants no requests before this time (monotonic).
         self._quiet_until = -math.inf
 
-        # Counts of this run.
-        # Requests that were sent again, by the fault before.
+        # Of this run: requests that were sent again, by the fault before.
         self._resends: collections.Counter[str] = collections.Counter()
         self._last_fault = ""
         self._answered = 0

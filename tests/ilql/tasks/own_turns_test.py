@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from motif_jax import text_agents
 from motif_jax.core.errors import UserError
+from motif_jax.ilql.dialogues import json_lines
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TokenItem, to_act, tokenise, utterances
 from motif_jax.ilql.dialogues.token_rewards import constant
@@ -190,6 +192,40 @@ def test_own_turns_are_chosen_where_a_template_has_them(tmp_path: Path) -> None:
         "own",
         "new",
     ]
+
+
+WITH_SYSTEM = [
+    {"role": "system", "content": "You are a pirate."},
+    {"role": "user", "content": "late?"},
+    {"role": "assistant", "content": "Aye."},
+    {"role": "user", "content": "why?"},
+]
+
+
+def dialogue_of(messages: list[dict[str, str]]) -> Dialogue:
+    return json_lines.parsed({"messages": messages, "done": False}, "here")
+
+
+@pytest.mark.parametrize("name", ["chatml", "system", "headers"])
+def test_a_system_message_has_the_turn_that_the_template_writes(tmp_path: Path, name: str) -> None:
+    tokenizer = tokenizer_of(tmp_path, name)
+    item = item_of(dialogue_of(WITH_SYSTEM), tokenizer)
+
+    template = chat_template.read(tmp_path)
+    assert template is not None
+    assert item.tokens.tolist() == tokens_of_text(tmp_path, template.prompt(WITH_SYSTEM))
+    texts = [tokenizer.decode(tokens) for tokens, _ in utterances(item, tokenizer)]
+    assert texts == [message["content"] for message in WITH_SYSTEM]
+    assert text_agents.as_dialogue(WITH_SYSTEM).meta == dialogue_of(WITH_SYSTEM).meta
+
+
+def test_messages_that_have_no_turn_in_the_template_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="writes no system message apart: put it into the user's first"):
+        item_of(dialogue_of(WITH_SYSTEM), tokenizer_of(tmp_path / "a", "instructions"))
+
+    later = [*WITH_SYSTEM[1:], {"role": "tool", "content": "12"}, WITH_SYSTEM[0]]
+    with pytest.raises(ValueError, match="messages of system and tool behind the first have no turns"):
+        item_of(dialogue_of(later), tokenizer_of(tmp_path / "b"))
 
 
 def test_learned_tokens_have_no_turns_of_their_own() -> None:

@@ -42,6 +42,17 @@ def test_fields_that_a_server_does_not_know_are_left_out(server, values, absent)
     assert absent not in request_of(server, **values)
 
 
+def test_answers_that_a_server_draws_by_its_own_default_are_stored_apart(server):
+    """Without the field a server takes another `top_k` than the config's."""
+    sampling = {
+        is_sent: server.start(**{"openai.send_top_k": is_sent}).identity["sampling"]
+        for is_sent in (True, False)
+    }
+
+    assert sampling[True]["top_k"] == 50
+    assert sampling[False] == {**sampling[True], "top_k": None}
+
+
 @pytest.mark.parametrize("structured", ["structured_outputs", "response_format"])
 def test_a_verdict_is_asked_for_in_a_structure(server, structured):
     request = request_of(server, **{"answer.mode": "verdict", "openai.structured": structured})
