@@ -28,7 +28,8 @@ Variants:
              others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
              `any_sentence` pay sentences apart, `qwen15_unpaid` pays nothing for fainting from hunger, `qwen15_played` learns
              from the play of trained agents in place of random play.
-  staircase  NetHack's staircase, with the labels, steps and settings of `nethack`.
+  staircase  NetHack's staircase, with the labels, steps and settings of `nethack`; `qwen15_weak` weighs the judge's reward a hundredth
+             of the task's.
   steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons are replaced by `qwen15` with the
              goals `combat` and `gold`, and with its `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
@@ -267,6 +268,11 @@ def _staircase() -> dict[str, Any]:
     }
     methods["task"] = "--config.reward.intrinsic_coefficient=0"
     methods["any_text"] = "--config.reward.kind=any_text --config.reward.intrinsic_coefficient=0.5"
+    # Added when the others had been run, whose judges keep the agents from the stairs: the two weights as published for sparse tasks,
+    # of which the judge's is a hundredth of the task's in place of a half. Claimed before its own seeds.
+    methods["qwen15_weak"] = (
+        "--config.reward.dir={workdir}/reward_qwen15 --config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=10"
+    )
     return {
         "rows": "docs/studies/judges_staircase.jsonl",
         "prepare": _prepare(
@@ -281,7 +287,7 @@ def _staircase() -> dict[str, Any]:
         "methods": methods,
         "tables": {"staircase": ",".join(methods)},
         "claims": "qwen15 > task: success; qwen15 > coin: success; qwen15 > any_text: success; qwen15 > lexicon - 0.05: success; "
-        "qwen15 > task: kills",
+        "qwen15 > task: kills; qwen15_weak > qwen15 + 0.05: success; qwen15_weak > task: success; qwen15_weak > task: kills",
         "lexicon.file": "nethack.yaml",
         "measures": "success,kills,scout,score,deaths",
     }
