@@ -15,14 +15,16 @@ repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
 python=${PYTHON:-python3}
 export OUT=${OUT:-$repository/runs/gpu_figures}
-work=${GPU_FIGURES_WORK:-${TMPDIR:-/var/tmp}/gpu_figures}
+work=${GPU_FIGURES_WORK:-${TMPDIR:-/var/tmp}/gpu_figures-$(id -u)}
 mkdir -p "$OUT" "$work"
 
 started=$(date +%s)
 path=$repository
 wheels=(.gpu_wheels/*.whl)
 if [ -e "${wheels[0]}" ]; then
-  site=$work/site
+  # Of these wheels and this interpreter.
+  kind=$({ printf '%s\n' "${wheels[@]}"; "$python" --version; } | cksum | cut -d' ' -f1)
+  site=$work/site-$kind
   if [ ! -e "$site/.complete" ]; then
     "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --disable-pip-version-check \
       --target "$site" "${wheels[@]}"

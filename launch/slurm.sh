@@ -29,7 +29,8 @@ agent_layout() {
 }
 
 # step_of TASKS: sets `step` to the command that starts TASKS processes on every node as a step of the job: that is where
-# Slurm's own SIGTERM goes (pre-emption, scancel). Each process has its share of the node's GPUs. srun passes signals on.
+# Slurm's own SIGTERM goes (pre-emption, scancel). Each process has its share of the node's GPUs. srun passes USR1 on; of TERM and HUP
+# it makes a KILL.
 # It must not kill processes that still leave when the first one has left: the hosts of a run end together by themselves.
 step_of() {
   local gpus=$((${SLURM_GPUS_ON_NODE:-0} / $1))
@@ -48,14 +49,16 @@ step_of() {
 # run_stage WORKDIR COMMAND...: runs a stage and ends with its exit code, after it has queued the job again where that
 # helps:
 # - Slurm's USR1 ahead of the end of the job's time: the stage saves and ends with 75; the job is queued again.
-# - Slurm's TERM (pre-emption, scancel), which may reach the stage alone: it saves too. Slurm itself queues pre-empted jobs
-#   again, and nobody wants a cancelled one back.
+# - Slurm's TERM (pre-emption, scancel), which may reach the stage alone: it saves too. A job that is pre-empted with time to
+#   save (Slurm's GraceTime) has ended by itself before Slurm would queue it again, so it is queued again here. Nobody wants a cancelled one back.
 # - The stage died (a host was lost, memory ran out): the job is queued again, unless it is the (MAX_RESTARTS + 1)th time
 #   (the fourth) since it last came to an orderly end. WORKDIR/crashes counts, for this job alone.
 # - 2, something to put right: the log says what in one line, and the job ends.
 run_stage() {
-  local stage='' code=0 requeue=no interrupted=no workdir=$1
+  local stage='' code=0 requeue=no interrupted=no workdir=$1 stop=TERM
   shift
+  # What a stage takes for a TERM.
+  [ "$1" != srun ] || stop=USR1
   slurm_signal=none
   # Before there is a stage: a signal that comes while it is started would end this shell.
   trap 'slurm_signal=USR1; pass_on' USR1
@@ -76,7 +79,8 @@ run_stage() {
   case $code in 0 | 75) rm -f "$workdir/crashes" ;; esac
   # 143: ended by TERM before it could answer.
   case $slurm_signal:$code in
-    *:0 | *:2 | TERM:* | none:75 | none:143) ;;
+    *:0 | *:2) ;;
+    TERM:* | none:75 | none:143) if preempted; then requeue=yes; fi ;;
     USR1:*) requeue=yes ;;
     *) if count_crash "$workdir"; then requeue=yes; fi ;;
   esac
@@ -89,13 +93,26 @@ run_stage() {
 # queue_again WHY: queues the job again.
 queue_again() {
   printf '%s: queued again; it resumes where it was\n' "$1" >&2
-  scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
+  scontrol requeue "$(job_number)"
 }
 
-# pass_on: hands the job's signal on to the stage, once there is one.
+# job_number: prints the number of this job, or of this task of an array.
+job_number() {
+  printf '%s' "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
+}
+
+# preempted: whether Slurm is about to take the node from this job, which still runs.
+preempted() {
+  local job
+  [ -n "${SLURM_JOB_ID:-}" ] || return 1
+  job=$(scontrol show job "$(job_number)" 2>/dev/null) || return 1
+  [[ "$job" == *JobState=RUNNING* && "$job" == *PreemptTime=[0-9]* ]]
+}
+
+# pass_on: has the stage stop, once there is one.
 pass_on() {
   interrupted=yes
-  [ -z "$stage" ] || kill -"$slurm_signal" "$stage" 2>/dev/null || true
+  [ -z "$stage" ] || kill -"$stop" "$stage" 2>/dev/null || true
 }
 
 # count_crash WORKDIR: counts one more crash of this job; fails if there have been too many.

@@ -63,7 +63,12 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
             atomic_write_text(path, "".join(lines))
         self._path = path
         self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by close()
-        self._events = _Events(folder / "tensorboard", None if resume_step is None else resume_step + 1)
+        purge_step = None if resume_step is None else resume_step + 1
+        events = folder / "tensorboard"
+        if purge_step is None and any(events.glob("events.*")):
+            # A try that ended before its first checkpoint.
+            purge_step = 0
+        self._events = _Events(events, purge_step)
         self._wandb = _start_wandb(folder, wandb) if wandb is not None else None
 
     def __exit__(self, *exception: object) -> None:

@@ -41,6 +41,7 @@ _LISTED = {
     "length": ("length", "steps", "actions taken"),
     "achievements": ("achievements", "of 22", "kinds of Crafter's achievements that the episode reached"),
     "success": ("success rate", "share", "episodes that reached the task's goal"),
+    "through_door": ("through door", "share", "episodes in which the agent went through a door"),
     "bot_agreement": ("agreement with the bot", "share", "steps at which the bot would have done the same"),
     "kills": ("kills", "messages", "messages that said that the hero killed something"),
     "deaths": ("deaths", "share", "games that the hero died in"),

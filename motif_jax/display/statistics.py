@@ -181,6 +181,7 @@ def difference(
     """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified over them.
 
     `strata` are results of `matched`. Pairs are drawn together, so that a game's difficulty cancels; else each side by itself.
+    Without bounds where a side has one game: nothing says how games differ.
     """
     generator = np.random.default_rng(seed)
 
@@ -199,6 +200,8 @@ def difference(
             pairs += len(first)
         else:
             drawn += (means(first) - means(second)) / len(strata)
+    if any(min(len(first), len(second)) < 2 for first, second, _ in strata):
+        return Difference(value, np.nan, np.nan, pairs)
     low, high = percentile_interval(drawn, confidence)
     return Difference(value, low, high, pairs)
 

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
+from motif_jax.core.run_folder import differences
 from motif_jax.motif.annotation import shards
 from motif_jax.motif.pairs import layout, targets, writer
 from motif_jax.motif.pairs.dataset import PairsDataset
@@ -54,11 +55,16 @@ def run(config: ConfigDict, workdir: Path) -> None:
             for name in arrays:
                 parts = [dataset.array(name) for dataset in datasets]
                 dtype = np.result_type(*parts)
-                _fill(joined.create(name, parts[0].shape[2:], dtype), parts)
+                # The longer where statuses of older engines lack the last number, which is 0 for them.
+                shape = max(part.shape[2:] for part in parts)
+                _fill(joined.create(name, shape, dtype), parts)
             _number_datasets(joined.create("info/dataset", (), np.int64), datasets)
             for name in names:
                 _add_labels(joined, datasets, name)
-            meta: dict[str, object] = {"origin": "motif_jax join_datasets", "sources": _sources(datasets)}
+            meta: dict[str, object] = {
+                "origin": "motif_jax join_datasets",
+                "sources": _sources(datasets, names),
+            }
             if "info/player" in arrays and _PLAYERS in datasets[0].meta:
                 meta[_PLAYERS] = datasets[0].meta[_PLAYERS]
             joined.commit(meta)
@@ -105,7 +111,9 @@ def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
         for dataset in datasets[1:]:
             expected = first.array(name).shape[2:]
             shape = dataset.array(name).shape[2:]
-            if shape != expected:
+            # Of 26 numbers or 27, as `layout` allows.
+            is_status = name == "data/blstats"
+            if shape != expected and not is_status:
                 raise UserError(
                     f"config.dataset_dirs: {name} has the shape {list(expected)} in {first.folder}, {list(shape)} in {dataset.folder}"
                 )
@@ -127,13 +135,45 @@ def _names(config: ConfigDict, datasets: Sequence[PairsDataset]) -> list[str]:
     for name in names:
         allowed = f"label files of all datasets: {', '.join(shared) or 'none'}"
         checks.require_key(config, "names", name in shared, allowed)
-    return names or shared
+    names = names or [name for name in shared if shards.is_name(name)]
+    for name in names:
+        _refuse_other_annotators(datasets, name)
+    return names
+
+
+def _refuse_other_annotators(datasets: Sequence[PairsDataset], name: str) -> None:
+    """Raises UserError where shards say that the labels `name` of two datasets come from different annotators, prompts or goals."""
+    annotators = _annotators(datasets, name)
+    folders = list(annotators)
+    for folder in folders[1:]:
+        first = annotators[folders[0]]
+        differing = [line.partition(":")[0] for line in differences(first, annotators[folder], first)]
+        if differing:
+            raise UserError(
+                f"config.names: the labels {name} of {folders[0]} and {folder} come from annotators that differ in "
+                f"{', '.join(differing)}: name only those to join, or annotate the joined dataset"
+            )
+
+
+def _annotators(datasets: Sequence[PairsDataset], name: str) -> dict[str, dict[str, object]]:
+    """Folder -> what made its labels `name`, of those datasets that have a manifest."""
+    annotators = {}
+    for dataset in datasets:
+        paths = shards.Annotation(dataset.folder, name).manifests().values()
+        manifest = next((shards.read_manifest(path) for path in paths), None)
+        if manifest is not None:
+            questions = manifest.get("questions", {})
+            asked = {key: questions[key] for key in ("orders", "captions") if key in questions}
+            annotators[str(dataset.folder)] = {"annotator": manifest["annotator"], "questions": asked}
+    return annotators
 
 
 def _fill(joined: np.ndarray, parts: Sequence[np.ndarray]) -> None:
+    """Writes arrays one after the other; where their steps have fewer numbers than those of `joined`, the last ones stay 0."""
     start = 0
     for part in parts:
-        joined[start : start + len(part)] = part
+        within = tuple(slice(length) for length in part.shape[1:])
+        joined[(slice(start, start + len(part)), *within)] = part
         start += len(part)
 
 
@@ -148,21 +188,27 @@ def _number_datasets(joined: np.ndarray, datasets: Sequence[PairsDataset]) -> No
 def _add_labels(joined: writer.PairsWriter, datasets: Sequence[PairsDataset], name: str) -> None:
     """Joins the labels of an annotation, and its probabilities where all datasets have them."""
     joined.add(f"preference/{name}", np.concatenate([dataset.preference(name) for dataset in datasets]))
-    if all(targets.probabilities_path(dataset, name).exists() for dataset in datasets):
+    if _all_soft(datasets, name):
         probabilities = [targets.read_probabilities(dataset, name) for dataset in datasets]
         joined.add(f"annotations/{name}/probabilities", np.concatenate(probabilities))
 
 
-def _sources(datasets: Sequence[PairsDataset]) -> list[dict[str, object]]:
-    """Folder, content and size of each dataset, for dataset.json."""
-    return [
-        {
-            "folder": str(dataset.folder),
-            "content_hash": dataset.content_hash(),
-            "num_pairs": dataset.num_pairs,
-        }
-        for dataset in datasets
-    ]
+def _sources(datasets: Sequence[PairsDataset], names: Sequence[str]) -> list[dict[str, object]]:
+    """Folder, content and size of each dataset, and what made its labels, for dataset.json."""
+    annotators = {name: _annotators(datasets, name) for name in names}
+    sources: list[dict[str, object]] = []
+    for dataset in datasets:
+        folder = str(dataset.folder)
+        labels = {name: of_folder[folder] for name, of_folder in annotators.items() if folder in of_folder}
+        sources.append(
+            {
+                "folder": folder,
+                "content_hash": dataset.content_hash(),
+                "num_pairs": dataset.num_pairs,
+                "labels": labels,
+            }
+        )
+    return sources
 
 
 def _say_what_was_left_out(
@@ -171,5 +217,15 @@ def _say_what_was_left_out(
     for dataset in datasets:
         arrays_left_out = [name for name in _array_names(dataset) if name not in arrays]
         names_left_out = [name for name in dataset.preference_names() if name not in names]
-        if arrays_left_out or names_left_out:
-            print(f"left out of {dataset.folder}: {', '.join([*arrays_left_out, *names_left_out])}")
+        soft_left_out = [
+            f"the probabilities of {name}"
+            for name in names
+            if targets.probabilities_path(dataset, name).exists() and not _all_soft(datasets, name)
+        ]
+        left_out = [*arrays_left_out, *names_left_out, *soft_left_out]
+        if left_out:
+            print(f"left out of {dataset.folder}: {', '.join(left_out)}")
+
+
+def _all_soft(datasets: Sequence[PairsDataset], name: str) -> bool:
+    return all(targets.probabilities_path(dataset, name).exists() for dataset in datasets)

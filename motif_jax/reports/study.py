@@ -8,6 +8,7 @@ The interval of a difference draws whole runs, then games: both sides the same g
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from motif_jax.display.statistics import (
     Estimate,
     interquartile_mean,
     percentile_interval,
+    rate_difference,
     repeatable_rliable,
     wilson,
 )
@@ -63,7 +65,8 @@ def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
     numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in rows]
     shared = set.intersection(*numbers) if numbers else set()
     names = measures.in_order(sorted(shared))
-    return {name: [round(float(row[name]), 4) for row in rows] for name in names}
+    # Of significant digits: an environment's own rewards may be small.
+    return {name: [float(f"{float(row[name]):.6g}") for row in rows] for name in names}
 
 
 def _helpfulness(judge: LexiconJudge, packed: str) -> float:
@@ -144,9 +147,10 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
             mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
         low, high = map(float, bounds[method][:, 0])
         estimate = Estimate(float(points[method][0]), low, high)
-        if not scores[method].any():
-            # The bootstrap would say that it never can happen.
-            estimate = wilson(0.0, scores[method].size)
+        # The bootstrap would say that it happens never, or always.
+        always = measures.is_rate(key, scores[method].ravel()) and scores[method].all()
+        if always or not scores[method].any():
+            estimate = wilson(float(always), scores[method].size)
         cells[method] = measures.format_estimate(estimate) + mark
     return cells
 
@@ -170,8 +174,15 @@ def excess(runs: Runs, other_runs: Runs, key: str, resamples: int, averaged: boo
         rows = generator.integers(len(first), size=len(first))
         other_rows = rows if paired_seeds else generator.integers(len(other), size=len(other))
         drawn[resample] = mean(first[rows][:, games].ravel()) - mean(other[other_rows][:, games].ravel())
-    low, high = percentile_interval(drawn)
-    return Estimate(float(mean(first.ravel()) - mean(other.ravel())), low, high)
+    value = float(mean(first.ravel()) - mean(other.ravel()))
+    if np.ptp(drawn):
+        return Estimate(value, *percentile_interval(drawn))
+    # All values of each side are equal. Of rates Newcombe's interval has a width; of other numbers a second game says how they differ.
+    if averaged and np.isin([*first.ravel(), *other.ravel()], (0.0, 1.0)).all():
+        rates = rate_difference(first.ravel(), other.ravel(), paired=False)
+        return Estimate(value, rates.low, rates.high)
+    has_games = min(first.size, other.size) > 1
+    return Estimate(value, value, value) if has_games else Estimate(value, math.nan, math.nan)
 
 
 def claims(runs: Mapping[str, Runs], stated: Sequence[Claim], resamples: int) -> tuple[str, bool]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -21,7 +22,10 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 
 _LOGARITHMIC = "log "
+# Between values; one inside brackets belongs to a value, as in (64,).
+_COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _ALLOWED = "'key=value,value; key=low..high; key=log low..high'"
+_UNFIT = re.compile(r"[^\w.+-]+")
 # Draws for each combination that is wanted: of two that are alike only one counts.
 _ATTEMPTS = 1000
 
@@ -62,10 +66,10 @@ def parse(text: str) -> dict[str, Values]:
         checks.require(
             is_complete and key not in values_of_key, "sweep.over", part, f"{_ALLOWED}, a key once"
         )
-        if ".." in values:
+        if _is_range(values):
             values_of_key[key] = _range(part, values)
             continue
-        listed = checks.listed(values)
+        listed = [value.strip() for value in _COMMA.split(values) if value.strip()]
         # A study splits its commands at blanks.
         has_blank = any(" " in value for value in listed)
         checks.require(
@@ -76,6 +80,12 @@ def parse(text: str) -> dict[str, Values]:
         )
         values_of_key[key] = listed
     return values_of_key
+
+
+def _is_range(text: str) -> bool:
+    """Whether a text has two dots between numbers; in a path they lead to the folder above."""
+    before, dots, after = text.strip().removeprefix(_LOGARITHMIC).partition("..")
+    return bool(dots) and "/" not in before + after and not before.strip().startswith("..")
 
 
 def _range(part: str, text: str) -> Range:
@@ -143,10 +153,13 @@ def expand(config: ConfigDict) -> ConfigDict:
     names_of_method: dict[str, list[str]] = {method: [] for method in config.methods}
     games = {}
     for combination in combinations(values_of_key, config.sweep.draws, config.sweep.seed):
-        values = "_".join(f"{names[key]}={value}" for key, value in combination.items())
+        # A method's name is that of its folders, and stands in lists with commas.
+        values = "_".join(f"{names[key]}={_UNFIT.sub('_', value)}" for key, value in combination.items())
         flags = " ".join(f"--config.{key}={value}" for key, value in combination.items())
         for method, flags_of_method in config.methods.items():
             name = values if has_one_method else f"{method}_{values}"
+            allowed = "values whose names differ in more than signs"
+            checks.require(name not in methods, "sweep.over", config.sweep.over, allowed)
             methods[name] = f"{flags_of_method} {flags}".strip()
             names_of_method[method].append(name)
             if method in config.games:

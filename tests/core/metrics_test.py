@@ -87,6 +87,14 @@ def test_tensorboard_drops_what_lies_behind_the_checkpoint(killed: Path) -> None
     assert after == [(21, "purged", 0.0), (30, "loss/total", 5.0)]
 
 
+def test_tensorboard_drops_a_try_that_ended_before_its_first_checkpoint(killed: Path) -> None:
+    with MetricsWriter(killed) as writer:
+        writer.write(10, {"loss/total": 5.0})
+
+    _, after = tensorboard_points(killed / "tensorboard")
+    assert after == [(0, "purged", 0.0), (10, "loss/total", 5.0)]
+
+
 def test_points_are_on_the_disk_before_the_run_ends(tmp_path: Path) -> None:
     with MetricsWriter(tmp_path) as writer:
         writer.write(30, {"loss/total": 5.0})

@@ -129,6 +129,14 @@ def test_a_difference_of_pairs_counts_them():
     assert paired.low < paired.value < paired.high
 
 
+def test_one_game_says_nothing_of_others():
+    difference = statistics.gap({1: 3.0}, {1: 2.0}, rate=False)
+
+    assert difference.value == 1.0
+    assert difference.sign == 0
+    assert np.isnan([difference.low, difference.high]).all()
+
+
 def test_differences_of_several_tasks_are_averaged():
     difference = statistics.difference([(FIRST, SECOND, True), (SECOND, FIRST[:3], False)], 200)
 

@@ -52,12 +52,19 @@ def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: 
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_off"), [((), True), (("--config.reward.dir=runs/r",), False), (("--config.seed=1",), True)]
+    ("flags", "config", "is_off"),
+    [
+        ((), "", True),
+        (("--config.reward.dir=runs/r",), "", False),
+        (("--config.seed=1",), "configs/train_agent.py:laptop", True),
+        (("--config.seed=1",), "configs/oni.py", False),
+    ],
 )
-def test_a_reward_that_is_given_by_a_flag_is_not_switched_off(
-    run: Run, flags: tuple[str, ...], is_off: bool
+def test_a_reward_that_a_flag_or_a_config_names_is_not_switched_off(
+    run: Run, flags: tuple[str, ...], config: str, is_off: bool
 ) -> None:
     size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "1", "SLURM_CPUS_PER_TASK": "4"}
+    size |= {"CONFIG": config} if config else {}
     assert run.start("train_agent.sbatch", *flags, FAKE_CODE="0", **size).wait() == 0
     assert ("--config.reward.intrinsic_coefficient=0" in run.lines("arguments")) == is_off
 
@@ -100,7 +107,7 @@ def test_language_agents_share_environments_and_devices(run: Run) -> None:
     + [("train.sbatch", code, False) for code in ("0", "2", "75")],
 )
 def test_an_unfinished_job_is_queued_again(run: Run, script: str, code: str, again: bool) -> None:
-    """A stage that stops although the batch shell had no signal had Slurm's own, or somebody's: they see to it."""
+    """A stage that stops although the batch shell had no signal was cancelled, or somebody stopped it."""
     # However often the end of its time has queued it again before.
     program = run.start(script, FAKE_CODE=code, SLURM_JOB_NUM_NODES="2", SLURM_RESTART_COUNT="9", **GIVEN)
     assert program.wait() == int(code), program.text()
@@ -132,6 +139,25 @@ def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signal
     run.wait_for_stage()
     program.send(number)
     assert program.wait(240) == 75, program.text()
+    assert run.lines("requeued") == (["requeue 31"] if again else [])
+
+
+@pytest.mark.parametrize(
+    ("job", "again"),
+    [
+        ("JobState=RUNNING PreemptTime=2026-11-28T12:00:00", True),
+        ("JobState=RUNNING PreemptTime=None", False),
+        ("JobState=CANCELLED PreemptTime=2026-11-28T12:00:00", False),
+    ],
+)
+def test_a_job_that_saves_before_its_node_is_taken_is_queued_again(run: Run, job: str, again: bool) -> None:
+    """Slurm's TERM reaches the step alone, and Slurm queues no job again that has ended by itself within its grace."""
+    (run.folder / "job").write_text(job)
+    program = run.start("train.sbatch", **GIVEN)
+    run.wait_for_stage()
+    os.kill(int((run.folder / "task_pid").read_text()), signal.SIGTERM)
+    assert program.wait(240) == 75, program.text()
+    assert run.has("saved")
     assert run.lines("requeued") == (["requeue 31"] if again else [])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.processes import REPOSITORY, Program, ended, free_port, processes_with, wait_until
 
-# Becomes the first of the job's processes, with Slurm's variables; signals reach it as a step's do.
+# Starts the first of the job's processes, with Slurm's variables. As srun it passes USR1 on, and makes a KILL of TERM and HUP.
 SRUN = """#!/usr/bin/env bash
 : > "$FAKE_FOLDER/srun_flags"
 while [ "${1#--}" != "$1" ]; do
@@ -20,9 +20,24 @@ while [ "${1#--}" != "$1" ]; do
   case $1 in --het-group=1) [ -z "${FAKE_GPUS:-}" ] || export SLURM_GPUS_ON_NODE=$FAKE_GPUS ;; esac
   shift
 done
-SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NODELIST=localhost exec "$@"
+task=''
+trap '[ -z "$task" ] || kill -USR1 "$task"' USR1
+trap 'echo "srun: forcing job termination" >&2; [ -z "$task" ] || kill -KILL "$task"' TERM HUP
+SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NODELIST=localhost "$@" &
+task=$!
+echo "$task" > "$FAKE_FOLDER/task_pid"
+while true; do
+  wait "$task" && code=0 || code=$?
+  kill -0 "$task" 2>/dev/null || exit "$code"
+done
 """
-SCONTROL = '#!/usr/bin/env bash\necho "$@" >> "$FAKE_FOLDER/requeued"\n'
+# Queues a job again, or shows it with the file `job`.
+SCONTROL = """#!/usr/bin/env bash
+case $1 in
+  show) cat "$FAKE_FOLDER/job" 2>/dev/null ;;
+  *) echo "$@" >> "$FAKE_FOLDER/requeued" ;;
+esac
+"""
 # In place of vLLM: answers when there is the file `ready`; with `dead` it ends. Its model page answers always, as vLLM's does. A
 # child of its own is there to be ended too.
 VLLM = """#!{python}

@@ -14,6 +14,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif import join_datasets
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.targets import read_probabilities
+from motif_jax.motif.pairs.writer import write_pairs
 from tests.reward_fixtures import load_config, make_dataset, write_labels
 
 
@@ -75,6 +76,59 @@ def test_probabilities_are_joined_where_all_datasets_have_them(folders: list[Pat
     np.testing.assert_allclose(
         read_probabilities(joined, "soft"), np.tile([0.7, 0.2, 0.1], (50, 1)), rtol=1e-6
     )
+
+
+def write_manifest(folder: Path, name: str, goal: str) -> None:
+    path = folder / "annotations" / name / "shard-00000-of-00001.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    manifest = {"annotator": {"model": "judge", "goal": goal}, "questions": {"orders": "both", "count": 3}}
+    path.write_text(json.dumps(manifest))
+
+
+def test_labels_by_different_goals_are_not_one_annotation(folders: list[Path], tmp_path: Path) -> None:
+    write_manifest(folders[0], "test", "combat")
+    write_manifest(folders[1], "test", "gold")
+
+    with pytest.raises(
+        UserError, match=r"^config\.names: the labels test of .* differ in annotator\.goal: name only"
+    ):
+        join(folders, tmp_path / "joined")
+
+    write_manifest(folders[1], "test", "combat")
+    joined = join(folders, tmp_path / "joined")
+    assert joined.meta["sources"][1]["labels"]["test"]["annotator"]["goal"] == "combat"
+
+
+def test_probabilities_and_unfit_names_that_are_left_out_are_named(
+    folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, count in zip(folders, (30, 20), strict=True):
+        write_labels(folder, "judge.v2", np.zeros(count, np.int8))
+    write_labels(folders[1], "test", np.zeros(20, np.int8), np.tile([1.0, 0.0, 0.0], (20, 1)))
+
+    joined = join(folders, tmp_path / "joined")
+
+    assert joined.preference_names() == ("test",)
+    assert f"left out of {folders[1]}: judge.v2, the probabilities of test" in capsys.readouterr().out
+
+
+def test_statuses_of_an_older_engine_get_the_number_that_they_lack(tmp_path: Path) -> None:
+    folders = []
+    for name, length in (("old", 26), ("new", 27)):
+        data = {
+            "message": np.ones((4, 2, 1, 256), np.uint8),
+            "blstats": np.full((4, 2, 1, length), length, np.int32),
+        }
+        write_pairs(tmp_path / name, data)
+        folders.append(tmp_path / name)
+
+    joined = join(folders, tmp_path / "joined")
+
+    status = joined.data["blstats"]
+    assert status.shape == (8, 2, 1, 27)
+    assert (status[:4, ..., 26] == 0).all()
+    assert (status[:4, ..., :26] == 26).all()
+    assert (status[4:] == 27).all()
 
 
 def test_the_digests_of_the_joined_arrays_are_those_of_its_files(folders: list[Path], tmp_path: Path) -> None:

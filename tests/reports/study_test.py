@@ -45,7 +45,7 @@ def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp
     numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
 
     # 1 + 1 / 8 + 1 / 27 of a kill that is shown thrice; each heap of gold is a yes, too.
-    assert numbers["judged"] == [3.3241, 3.0]
+    assert numbers["judged"] == [3.32407, 3.0]
     assert numbers["gathered"] == [60.0, 20.0]  # without what lies in vaults
 
 
@@ -59,7 +59,7 @@ def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
 
     numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
 
-    assert numbers["apples"] == [0.0, 0.3333, 0.6667]
+    assert numbers["apples"] == [0.0, 0.333333, 0.666667]
     assert numbers["return"] == [round(row["return"], 4) for row in rows]
     assert {"only_here", "score", "seed", "index", "session"}.isdisjoint(numbers)
 
@@ -162,6 +162,40 @@ def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
     assert first.startswith("* better > none + 1: judged: **holds**, 1.")
     assert second.startswith("* better > none + 3: judged: **does not hold**, 1.")
     assert not carried
+
+
+@pytest.mark.parametrize(
+    ("games", "claim", "holds"),
+    [
+        # Of four games each that all succeed, nobody knows that no more than a tenth fewer would.
+        (4, Claim("a", "b", "success", -0.1), False),
+        (200, Claim("a", "b", "success", -0.1), True),
+        # One game of each says nothing of the next.
+        (1, Claim("a", "b", "score"), False),
+    ],
+)
+def test_equal_games_are_certain_of_nothing(games: int, claim: Claim, holds: bool) -> None:
+    of_method = {
+        name: {0: {"success": [1.0] * games, "score": [score] * games}}
+        for name, score in (("a", 3.0), ("b", 2.0))
+    }
+
+    assert study.claims(of_method, [claim], 50)[1] is holds
+
+
+def test_what_always_happens_has_an_interval_with_a_width() -> None:
+    lines = study.table({"a": {0: {"success": [1.0] * 20}}}, "t", ["success"], 50).markdown()
+
+    assert "| a | 1 | 1 [0.839, 1] |" in lines
+
+
+def test_small_numbers_of_games_are_kept(tmp_path: Path) -> None:
+    rows = [{**row, "return": 4e-5 + index * 1e-5} for index, row in enumerate(evaluation_rows(2, 0.0, 1))]
+    write_evaluation(tmp_path / "games", "agent", rows)
+
+    measured = study.measure(tmp_path / "games", load_lexicon("nethack.yaml"), "defaultgoal")
+
+    assert measured["return"] == [4e-5, 5e-5]
 
 
 def test_a_claim_about_a_method_without_runs_does_not_fail() -> None:

@@ -34,6 +34,20 @@ def test_a_grid_has_every_combination() -> None:
     }
 
 
+def test_values_with_brackets_and_paths_are_whole() -> None:
+    """Two dots lead to the folder above, and a comma in brackets belongs to a value; names are those of folders."""
+    assert flags_of("dataset_dir=../a,../b") == {
+        "dataset_dir=.._a": "--config.dataset_dir=../a",
+        "dataset_dir=.._b": "--config.dataset_dir=../b",
+    }
+    assert flags_of("network.flat_sizes=(64,),(128,64)") == {
+        "flat_sizes=_64_": "--config.network.flat_sizes=(64,)",
+        "flat_sizes=_128_64_": "--config.network.flat_sizes=(128,64)",
+    }
+    with pytest.raises(UserError, match="names differ in more than signs"):
+        flags_of("dataset_dir=a/b,a:b")
+
+
 def test_every_method_has_the_combinations_in_its_tables_and_games() -> None:
     config = study_of(
         "a.size=1,2",

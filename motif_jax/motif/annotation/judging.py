@@ -76,7 +76,9 @@ def corrected(answers: Sequence[StoredAnswer | None]) -> list[StoredAnswer | Non
 
 
 def _is_soft(answer: StoredAnswer) -> bool:
-    return answer.label != UNKNOWN and answer.probabilities is not None
+    """Whether an answer has probabilities of its own; shards have certain ones, of 0 and 1, for answers without."""
+    has_probabilities = answer.label != UNKNOWN and answer.probabilities is not None
+    return has_probabilities and max(answer.probabilities or ()) < 1.0
 
 
 def _log_odds(probabilities: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from motif_jax.core.errors import UserError
@@ -20,10 +21,13 @@ def prices_of(config: AnnotatorConfig) -> Prices | None:
     return Prices(prices.prompt, cached, prices.completion)
 
 
-def as_sent(sampling: dict[str, Any], settings: OpenaiServer) -> dict[str, Any]:
-    """The identity `sampling` of drawn answers, with None for what the server is not sent and so draws by its own default."""
+def as_sent(identity: Mapping[str, Any], settings: OpenaiServer) -> dict[str, Any]:
+    """An annotator's identity, with None for what the server is not sent and so draws by its own default."""
     is_sent = {"top_k": settings.send_top_k, "seed": settings.send_seed}
-    return {name: value if is_sent.get(name, True) else None for name, value in sampling.items()}
+    sampling = {
+        name: value if is_sent.get(name, True) else None for name, value in identity["sampling"].items()
+    }
+    return {**identity, "sampling": sampling}
 
 
 def key_pattern(key: str) -> re.Pattern[str]:

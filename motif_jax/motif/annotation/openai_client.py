@@ -75,7 +75,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         identity = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
         identity["structured"] = settings.structured if config.answer.mode == "verdict" else None
         super().__init__(config, form, {**identity, "extra_body": self._extra})
-        self.identity["sampling"] = openai_account.as_sent(self.identity["sampling"], settings)
+        self.identity = openai_account.as_sent(self.identity, settings)
         self._config = config
         self._settings = settings
         self.concurrency: int = settings.concurrency

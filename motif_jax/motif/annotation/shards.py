@@ -38,9 +38,14 @@ _SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
 
 
+def is_name(name: str) -> bool:
+    """Whether the published loader would read NAME.npy as label file NAME."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> None:
     """Raises UserError unless the published loader would read NAME.npy as label file NAME."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UserError(f"config.name={name!r}: must be letters, digits, _, - or +, without a dot or a slash")
 
 

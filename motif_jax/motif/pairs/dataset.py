@@ -111,15 +111,7 @@ class PairsDataset:
                 f"{path}: shape {array.shape} does not begin with ({self.num_pairs}, 2, {self.length}): pairs, 2, length "
                 "as in the other arrays of this dataset"
             )
-        expected = layout.DATA_ARRAYS.get(name)
-        if expected is None:
-            # A user's own array may have any content.
-            return
-        if array.shape[3:] not in expected.steps:
-            allowed = " or ".join(str(list(step)) for step in expected.steps)
-            raise UserError(f"{path}: shape {array.shape}, expected {allowed} for one step")
-        if array.dtype.kind not in expected.kinds or expected.itemsize not in (None, array.dtype.itemsize):
-            raise UserError(f"{path}: dtype {array.dtype}, expected {expected.dtype}")
+        layout.check_steps(name, path, array)
 
     def _check_info(self, name: str, path: Path, array: np.ndarray) -> None:
         if array.shape != (self.num_pairs, 2):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
+
 # Width of data/message.npy, as NLE and the published dataset have it; shorter messages end in zeros.
 MESSAGE_BYTES = 256
 
@@ -53,6 +55,19 @@ DATA_ARRAYS: Mapping[str, ArrayLayout] = {
     "rewards": ArrayLayout(((),), "float32", "iuf"),
     "glyphs": ArrayLayout(((21, 79),), "int16", "iu"),
 }
+
+
+def check_steps(name: str, where: object, array: np.ndarray) -> None:
+    """Raises UserError, which names `where`, unless an array [pairs, 2, length, ...] of data/ has the step shape and dtype of its name."""
+    expected = DATA_ARRAYS.get(name)
+    if expected is None:
+        # A user's own array may have any content.
+        return
+    if array.shape[3:] not in expected.steps:
+        allowed = " or ".join(str(list(step)) for step in expected.steps)
+        raise UserError(f"{where}: shape {array.shape}, expected {allowed} for one step")
+    if array.dtype.kind not in expected.kinds or expected.itemsize not in (None, array.dtype.itemsize):
+        raise UserError(f"{where}: dtype {array.dtype}, expected {expected.dtype}")
 
 
 def array_digest(array: np.ndarray) -> str:

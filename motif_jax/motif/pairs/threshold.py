@@ -43,8 +43,8 @@ def advise(
         paid_shares: the share of rewarded steps for each level.
         lump_share: the share of the steps that show ties.
         lump_edge: the normalised reward up to which 99 % of those steps lie; None without ties.
-        threshold: above ties, the empty text and the texts that do not beat it, but below all other texts that do; None where
-          there is no such text.
+        threshold: above ties and the empty text, and above texts that do not beat it as far as none of those that do, and lie
+          above the first two, would lose its reward; None where there is no such text.
         paid_share: the share of steps above the threshold.
     """
     total = max(1, int(steps.sum()))

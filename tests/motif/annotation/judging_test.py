@@ -32,6 +32,18 @@ def test_shares_are_of_the_order_as_asked() -> None:
     assert "mass" not in figures
 
 
+def test_answers_without_probabilities_of_their_own_have_no_log_odds() -> None:
+    """Shards have certain probabilities for them."""
+    certain = [
+        StoredAnswer(FIRST, (1.0, 0.0, 0.0)),
+        StoredAnswer(SECOND, (0.0, 1.0, 0.0)),
+        StoredAnswer(FIRST),
+    ]
+
+    assert judging.median_log_odds([certain[0], *certain]) == 0.0
+    assert judging.median_log_odds([*certain, soft(0.75)]) == pytest.approx(math.log(3))
+
+
 def test_mass_is_the_mean_of_the_answers_that_have_it() -> None:
     assert judging.answer_figures([soft(0.3), StoredAnswer(FIRST)])["mass"] == 0.8
 

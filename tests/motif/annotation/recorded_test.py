@@ -60,6 +60,24 @@ def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> 
     np.testing.assert_array_equal(first, again)
 
 
+def test_a_judge_that_was_asked_in_one_order_is_replayed_from_the_files_of_all_its_commands(tmp_path) -> None:
+    """Which order is asked depends on who asks, so that about half of the recorded answers are turned."""
+    dataset = write_dataset(tmp_path / "dataset", PAIRS)
+    values = {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "once"), "orders": "once"}
+    values |= {"name": "lexicon", "keep_conversations": True, "num_shards": 2}
+    for index in range(2):
+        run_stage("annotate", tmp_path / "run", "", **values, shard_index=index)
+    folder = tmp_path / "run" / "conversations"
+    assert len(list(folder.glob("*.jsonl.gz"))) == 2
+
+    for orders in ("once", "given"):
+        annotate_again(tmp_path / orders, folder, dataset_dir=str(dataset), name=orders, orders=orders)
+
+    labels = [np.load(dataset / "preference" / f"{name}.npy") for name in ("lexicon", "once", "given")]
+    np.testing.assert_array_equal(labels[0], labels[1])
+    np.testing.assert_array_equal(labels[0], labels[2])
+
+
 def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
     def member(first: str) -> bytes:
         answer = {"items": [first, "b"], "label": "first", "probabilities": None, "mass": None, "turns": []}
@@ -68,7 +86,7 @@ def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
     path = tmp_path / "answers.jsonl.gz"
     path.write_bytes(member("whole") + member("torn")[:-12])
 
-    assert list(read_recorded_answers(path, PAIR)) == [("whole", "b")]
+    assert list(read_recorded_answers([path], PAIR)) == [("whole", "b")]
 
 
 def test_the_page_shows_what_the_recorded_annotator_read(conversations, tmp_path) -> None:

@@ -217,3 +217,25 @@ def test_killed_writer_leaves_no_dataset(tmp_path):
         writer.commit({})
     assert PairsDataset.open(tmp_path).data["message"].min() == 2
     assert json.loads((tmp_path / "dataset.json").read_text())["num_pairs"] == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "words"),
+    [
+        ("data/rewards", (1, 2, LENGTH), r"data/rewards: shape \(1, 2, .* does not begin with \(12, 2, "),
+        ("data/rewards", (PAIRS, 2), r"data/rewards: shape \(12, 2\) does not begin with \(12, 2, "),
+        ("data/message", (PAIRS, 2, LENGTH, 300), r"data/message: shape .*, expected \[256\] for one step"),
+        ("data/message", (PAIRS, 3, LENGTH, 256), r"data/message: shape .*, expected \[pairs, 2, length"),
+        ("info/score", (PAIRS,), r"info/score: shape \(12,\), expected \(12, 2\)"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_before_they_are_written(tmp_path, name, shape, words):
+    """An array of one pair would be repeated, and a dataset that cannot be opened would block its folder."""
+    groups = {"data": arrays(), "info": {}}
+    group, _, array_name = name.partition("/")
+    groups[group][array_name] = np.ones(shape, np.uint8)
+
+    with pytest.raises(UserError, match=words):
+        write_pairs(tmp_path / "set", groups["data"], groups["info"])
+
+    assert not (tmp_path / "set").exists()
