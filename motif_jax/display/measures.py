@@ -59,7 +59,7 @@ _LISTED = {
     "hallucination": ("hallucination", "share", "steps taken under hallucination"),
 }  # fmt: skip
 BY_KEY = {key: Measure(key, title, unit, meaning) for key, (title, unit, meaning) in _LISTED.items()}
-PROGRESS = ("success", "kills", "dlvl", "score", "xlvl", "scout")
+PROGRESS = ("success", "through_door", "kills", "dlvl", "score", "xlvl", "scout")
 # Numbers of an episode's row that are not measures. BabyAI-Text: `kind` is the index of a kind of task, `limit` its most steps.
 _NO_MEASURES = (
     "index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests", "step", "env", "steps", "episode",

@@ -154,9 +154,10 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
     table = [{name: row.get(name) for name in columns} for row in sorted(rows, key=lambda row: row["index"])]
     dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in rows) else np.uint8
     for row in table:
-        if row.get("actions") is None:
+        packed = row.get("actions")
+        if packed is None:
             continue
-        actions = decode_actions(row["actions"])
+        actions = decode_actions(packed)
         row["actions"] = actions.astype(dtype) if actions.ndim == 1 else list(actions)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")

@@ -14,8 +14,8 @@ from tests.reports.glance_test import evaluation
     ("names", "progress"),
     [
         (
-            ["return", "success", "length", "through_door", "kills", "gold"],
-            ["success", "kills", "through_door"],
+            ["return", "success", "length", "through_door", "kills", "gold", "ribbons"],
+            ["success", "through_door", "kills", "ribbons"],
         ),
         pytest.param(["return", "length"], ["return"], id="nothing but the return"),
         pytest.param(["captions_cut", "prob", "return"], ["return", "prob"], id="the return is first"),

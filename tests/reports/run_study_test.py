@@ -310,6 +310,7 @@ KEPT = (
     "judge_study:keyroom",
     "judge_study:crafter",
     "judge_study:nethack",
+    "judge_study:staircase",
     "judge_study:steering",
     "minigrid_study:",
     "minihack_study:",

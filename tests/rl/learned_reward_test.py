@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.core import text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
@@ -21,7 +22,7 @@ from motif_jax.oni import classification_loss as classification
 from motif_jax.oni.classification import ClassificationReward, ClassifierModel
 from motif_jax.oni.label_log import FILE, read_log
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import LabelSet, as_bytes
+from motif_jax.oni.label_set import WIDTH, LabelSet
 from motif_jax.oni.online_model import cautious
 from motif_jax.oni.ranking import RankingModel, RankingReward
 from motif_jax.oni.reward_trainer import METRICS
@@ -33,7 +34,7 @@ from tests.rl.oni_runs import oni_config
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 2, text_field="message")
 SMALL = {"reward__encoder": "lt_cnn_small", "reward__training__batch_size": 8}
 TEXTS = [f"You see here {thing}." for thing in ("a key", "2 newts", "a wand", "40 gold", "an egg")]
-ROWS = np.stack([as_bytes(text) for text in TEXTS])
+ROWS = text_bytes.padded_rows(TEXTS, WIDTH)
 
 
 def make_reward(folder: Path, kind: str, **changes: Any) -> Any:
@@ -46,7 +47,8 @@ def batch(number: int, counts: Any = (30, 10, 10, 20, 10)) -> BatchMessages:
 
 
 def eggs(number: int, count: int) -> BatchMessages:
-    rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(count)])
+    texts = [f"You see here {number * 7 + more} eggs." for more in range(count)]
+    rows = text_bytes.padded_rows(texts, WIDTH)
     return BatchMessages(rows, np.full(count, 20), 20 * count, number)
 
 
@@ -336,7 +338,7 @@ def test_a_text_that_becomes_longer_in_utf8_is_cut() -> None:
     """A game of 256 bytes with a letter of an older terminal, as `captions.decode_message` reads it."""
     text = decode_message(np.frombuffer(b"x" * 255 + b"\xe9", np.uint8))
 
-    assert bytes(as_bytes(text)) == b"x" * 255 + b"\0"
+    assert bytes(text_bytes.padded_rows([text], WIDTH)[0]) == b"x" * 255 + b"\0"
 
 
 @pytest.mark.slow

@@ -159,7 +159,7 @@ def _require_path(space: gymnasium.Space | None, source: str) -> None:
     """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', with dots for nested keys."""
     for key in source.removeprefix(captions.OBSERVATION).split("."):
         fields = getattr(space, "spaces", None)
-        if not _is_field(fields, key):
+        if not isinstance(fields, Mapping) or key not in fields:
             shown = ", ".join(fields) if isinstance(fields, Mapping) else str(space)
             raise UserError(f"text={source}: the observations have no {key!r} but {shown}")
         space = fields[key]

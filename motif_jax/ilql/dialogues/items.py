@@ -98,6 +98,12 @@ def turns_of(tokenizer: TextTokenizer) -> Turns:
     )
 
 
+def system_start_of(tokenizer: TextTokenizer) -> tuple[int, ...] | None:
+    """What stands before a system message in a chat model's own turns, () for nothing; None without such turns."""
+    start: tuple[int, ...] | None = getattr(tokenizer, "system_start", None)
+    return start
+
+
 class Vocabulary(NamedTuple):
     """A network's description of a tokenizer; without digest and texts before the tokenizer is trained."""
 
@@ -207,7 +213,8 @@ def _system_start_of(dialogue: Dialogue, tokenizer: TextTokenizer) -> tuple[int,
     Raises ValueError: the dialogue has roles for which the model's own turns have no form.
     """
     roles = dialogue.meta.get(ROLES)
-    if roles is None or getattr(tokenizer, "turns", None) is None:
+    start = system_start_of(tokenizer)
+    if roles is None or start is None:
         return ()
     is_first = roles[0] == SYSTEM
     others = sorted({SYSTEM, TOOL} & set(roles[1:] if is_first else roles))
@@ -216,7 +223,6 @@ def _system_start_of(dialogue: Dialogue, tokenizer: TextTokenizer) -> tuple[int,
         raise ValueError(
             f"messages of {' and '.join(others)} behind the first have no turns of the model's own: {remedy}"
         )
-    start: tuple[int, ...] = getattr(tokenizer, "system_start", ())
     if not start:
         raise ValueError(
             f"its chat template writes no system message apart: put it into the user's first message; {remedy}"
@@ -247,7 +253,7 @@ def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int
 
     # Where the environment's utterances begin: after the opening of the first, or after an action.
     # That of a system message last: a template's own system message, in front of the others, may begin with it.
-    openings = (turns.state_start, turns.action_start, getattr(tokenizer, "system_start", ()))
+    openings = (turns.state_start, turns.action_start, system_start_of(tokenizer) or ())
     first = next(len(opening) for opening in openings if tuple(tokens[: len(opening)]) == opening)
     after_action = len(turns.action_close) + len(turns.state_open)
     parts: list[tuple[list[int], bool]] = []

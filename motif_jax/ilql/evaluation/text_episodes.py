@@ -17,7 +17,7 @@ from motif_jax.ilql.agent.decoding import Decoding, TokenFacts
 from motif_jax.ilql.agent.text_programs import Actions
 from motif_jax.ilql.agent.text_session import TextSession
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer, to_act, tokenise, turns_of
+from motif_jax.ilql.dialogues.items import TextTokenizer, system_start_of, to_act, tokenise, turns_of
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
 
@@ -95,6 +95,7 @@ class ActionTokens:
         self.size = tokenizer.size
         self.delimiters = tokenizer.delimiters
         self.turns = turns_of(tokenizer)
+        self.system_start = system_start_of(tokenizer)
 
     def encode(self, text: str) -> list[int]:
         try:

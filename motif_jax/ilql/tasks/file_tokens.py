@@ -71,7 +71,7 @@ class FileTokenizer:
     Attributes:
       template: of the model's own turns; None with new delimiters.
       turns: see `items.turns_of`; None with new delimiters.
-      system_start: tokens before a system message; () with new delimiters, and where the model's template writes none apart.
+      system_start: tokens before a system message; () where the model's template writes none apart, None with new delimiters.
 
     Raises:
       UserError: it names the config's `key`: no such file; or the model has no turns of its own.
@@ -87,7 +87,7 @@ class FileTokenizer:
         backend = tokenizer_files.read(file)
         self.template: ChatTemplate | None = None
         self.turns: Turns | None = None
-        self.system_start: tuple[int, ...] = ()
+        self.system_start: tuple[int, ...] | None = None
         self._strips = False
         if turns == OWN:
             model_turns = own_turns.read(file, backend)

@@ -162,7 +162,7 @@ def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(actor_process, "PAUSE_SECONDS", 0.0)
 
         os.kill(pool.pids()[0], signal.SIGKILL)
-        with pytest.raises(RuntimeError, match=r"no actor process can be started: EOFError"):
+        with pytest.raises(UserError, match=r"no actor process can be started: EOFError"):
             play(pool, lambda: False)
 
 
