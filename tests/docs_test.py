@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 import re
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
@@ -279,6 +280,12 @@ def test_the_quickstart_ends_with_the_evaluations_side_by_side() -> None:
     *_, last = re.findall(r"^stage (\S+)", text, flags=re.MULTILINE)
     assert last == "report.py:quickstart"
     assert text.rstrip().endswith('--config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"')
+
+
+def test_the_table_of_judges_is_that_of_the_studies_rows() -> None:
+    script = runpy.run_path(str(REPOSITORY / "docs/studies/judges_by_game.py"))
+
+    assert script["table"]() in (REPOSITORY / "docs/results_judges.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_fits_on_a_page() -> None:

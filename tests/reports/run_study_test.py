@@ -306,6 +306,7 @@ def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None
 
 KEPT = (
     "judge_study:",
+    "judge_study:keycorridor",
     "judge_study:multiroom",
     "judge_study:keyroom",
     "judge_study:crafter",

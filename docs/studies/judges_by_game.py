@@ -1,0 +1,219 @@
+"""The first table of docs/results_judges.md, judges by games, and its picture, both from the rows of the studies.
+
+python docs/studies/judges_by_game.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from motif_jax.core.files import read_json_lines
+from motif_jax.display.charts import COLOURS
+from motif_jax.display.statistics import interquartile_mean
+
+STUDIES = Path(__file__).parent
+PICTURE = STUDIES.parent / "images" / "results_judges.png"
+
+JUDGES = {
+    "qwen15": "1.5 billion parameters",
+    "qwen05": "0.5 billion",
+    "smollm2": "0.135 billion",
+    "lexicon": "a person's lexicon",
+    "coin": "labels by chance",
+    "alike": "all texts alike",
+    "task": "no judge: the task's reward",
+    "random": "random play",
+}
+_MODELS_AND_CONTROLS = ("qwen15", "qwen05", "smollm2", "lexicon", "coin")
+
+
+class Game(NamedTuple):
+    """A column of the table.
+
+    Attributes:
+      is_share: whether the measure is a share of games, shown in per cent.
+      methods: judge -> the file of its rows, without its ending, and the method there.
+    """
+
+    title: str
+    measure: str
+    is_share: bool
+    methods: dict[str, tuple[str, str]]
+
+
+def _methods(rows: str, suffix: str = "", **others: tuple[str, str]) -> dict[str, tuple[str, str]]:
+    judged = {judge: (rows, f"{judge}{suffix}") for judge in _MODELS_AND_CONTROLS}
+    return {**judged, **others}
+
+
+GAMES = (
+    Game(
+        "DoorKey: success",
+        "success",
+        True,
+        _methods(
+            "judges",
+            alike=("minigrid", "doorkey_alike"),
+            task=("minigrid", "doorkey_task"),
+            random=("minigrid", "doorkey_random"),
+        ),
+    ),
+    Game(
+        "KeyCorridor: success",
+        "success",
+        True,
+        _methods(
+            "judges_keycorridor",
+            alike=("judges_keycorridor", "any_text"),
+            task=("minigrid", "keycorridor_task"),
+            random=("minigrid", "keycorridor_random"),
+        ),
+    ),
+    Game(
+        "MultiRoom: success",
+        "success",
+        True,
+        _methods(
+            "judges_multiroom",
+            task=("minihack", "multiroom_task"),
+            random=("minihack", "multiroom_random"),
+        ),
+    ),
+    Game(
+        "KeyRoom, counted: success",
+        "success",
+        True,
+        {
+            "qwen15": ("judges_keyroom", "qwen15_counted"),
+            "qwen05": ("judges_keyroom", "qwen05_counted"),
+            "coin": ("judges_keyroom", "coin_counted"),
+            "alike": ("judges_keyroom", "all_counted"),
+            "task": ("minihack", "keyroom_task"),
+            "random": ("minihack", "keyroom_random"),
+        },
+    ),
+    Game(
+        "Crafter: achievements",
+        "achievements",
+        False,
+        _methods(
+            "judges_crafter",
+            task=("judges_crafter", "task"),
+            random=("judges_crafter", "random"),
+        ),
+    ),
+    Game(
+        "NetHack: kills",
+        "kills",
+        False,
+        _methods(
+            "judges_nethack",
+            alike=("judges_nethack", "any_text"),
+            task=("judges_nethack", "task"),
+            random=("nethack_laptop", "score_random"),
+        ),
+    ),
+    Game(
+        "NetHack: score",
+        "score",
+        False,
+        _methods(
+            "judges_nethack",
+            alike=("judges_nethack", "any_text"),
+            task=("judges_nethack", "task"),
+            random=("nethack_laptop", "score_random"),
+        ),
+    ),
+    Game(
+        "NetHack's staircase: success",
+        "success",
+        True,
+        {
+            "qwen15": ("judges_staircase", "qwen15"),
+            "lexicon": ("judges_staircase", "lexicon"),
+            "coin": ("judges_staircase", "coin"),
+            "alike": ("judges_staircase", "any_text"),
+            "task": ("judges_staircase", "task"),
+            "random": ("nethack_laptop", "staircase_random"),
+        },
+    ),
+)
+
+
+def games_of(game: Game, judge: str) -> np.ndarray | None:
+    """The game's measure [seeds, games] of a judge's agents; None if none were trained."""
+    if judge not in game.methods:
+        return None
+    rows, method = game.methods[judge]
+    lines = [line for line in read_json_lines(STUDIES / f"{rows}.jsonl") if line["method"] == method]
+    return np.array([line["games"][game.measure] for line in lines])
+
+
+def average(game: Game, values: np.ndarray) -> float:
+    """The mean of shares and achievements; the interquartile mean of kills and scores, some of which are very large."""
+    if game.is_share or game.measure == "achievements":
+        return float(values.mean())
+    return float(interquartile_mean(values.ravel()))
+
+
+def cell(game: Game, judge: str) -> str:
+    """The average as the table shows it; '' where no agents were trained."""
+    values = games_of(game, judge)
+    if values is None:
+        return ""
+    mean = average(game, values)
+    if game.is_share:
+        return f"{100 * mean:.1f} %" if 0 < mean < 0.1 else f"{100 * mean:.0f} %"
+    return f"{mean:.3g}"
+
+
+def table() -> str:
+    """The table in Markdown."""
+    lines = [
+        ["judge", *(game.title for game in GAMES)],
+        ["---"] * (len(GAMES) + 1),
+        *([title, *(cell(game, judge) for game in GAMES)] for judge, title in JUDGES.items()),
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def picture() -> Figure:
+    """A panel for each game: a judge's agents are a row, with a dot for each seed and a bar to their average."""
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(2, 4, sharey=True)
+    positions = {judge: -row for row, judge in enumerate(JUDGES)}
+    for game, axes in zip(GAMES, panels.flat, strict=True):
+        for judge, position in positions.items():
+            values = games_of(game, judge)
+            if values is None:
+                axes.text(0, position, " not trained", va="center", fontsize=7, color="#777777")
+                continue
+            scale = 100 if game.is_share else 1
+            is_model = judge in ("qwen15", "qwen05", "smollm2")
+            colour = COLOURS[0] if is_model else "#8a8a8a"
+            axes.barh(position, scale * average(game, values), height=0.6, color=colour, alpha=0.55)
+            dots = [scale * average(game, seed) for seed in values]
+            axes.plot(dots, [position] * len(dots), "o", markersize=3, color="#222222")
+        unit = " (%)" if game.is_share else ""
+        axes.set_title(game.title + unit, fontsize=9)
+        axes.set_xlim(left=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+        axes.set_yticks(list(positions.values()), list(JUDGES.values()))
+    return figure
+
+
+def main() -> None:
+    """Prints the table and writes the picture."""
+    print(table())
+    picture().savefig(PICTURE, dpi=130)
+
+
+if __name__ == "__main__":
+    main()
