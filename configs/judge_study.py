@@ -7,7 +7,8 @@ Each method trains with each seed and plays 200 games that no training meets, on
 On 2 quiet cores a run takes half a minute to 3 minutes.
 
 `qwen15`, `qwen05` and `smollm2` (1.5, 0.5 and 0.135 billion parameters) were asked in both orders with `configs/prompts/small.yaml`, `qwen15_long`
-is the largest of them with `configs/prompts/minigrid.yaml`. Controls: `lexicon`, and `coin`, which labels every pair by chance.
+is the largest of them with `configs/prompts/minigrid.yaml`, `qwen15_default` with `default.yaml`, `qwen15_nogoal` with `small.yaml` and
+no goal. `qwen15_once`, `qwen05_once` and `smollm2_once` take one order of each pair. Controls: `lexicon`, and `coin`, which labels every pair by chance.
 
 The claims were written down before the first of the seeds 11 to 13 was run with these rewards. One more, which has no form here, is checked on
 the page: a judge whose two orders agree on fewer than 60 % of its questions gives no agent that succeeds more often than `coin`'s.
@@ -334,17 +335,45 @@ def _steering() -> dict[str, Any]:
 
 
 _DOORKEY_MODELS = (*_MODELS, "qwen15_long")
+# Added when the others had been run: the largest model with other prompts, and each model asked in one order, whose answers are
+# among those of both. Claimed before their own seeds.
+_DOORKEY_PROMPTS = ("qwen15_nogoal", "qwen15_default")
+_DOORKEY_ONCE = tuple(f"{model}_once" for model in _MODELS)
+
+
+def _prepare_doorkey() -> dict[str, str]:
+    commands = _prepare(
+        "doorkey",
+        "configs/collect.py:minigrid",
+        _DOORKEY_MODELS,
+        "minigrid.yaml",
+        later_models=_DOORKEY_PROMPTS,
+    )
+    recorded = _RECORDED.replace("orders=both", "orders=once")
+    for model in _MODELS:
+        answers = f'{recorded} --config.options={{"file":"docs/studies/judges/doorkey_{model}.jsonl.gz"}}'
+        commands[f"labels_{model}_once"] = f"{_LABELS} --config.name={model}_once {answers}"
+        commands[f"reward_{model}_once"] = (
+            f"configs/train_reward.py:minigrid {_DATASET} --config.annotator={model}_once --config.labels.soft=True"
+        )
+    return commands
+
+
+_DOORKEY_METHODS = _methods(_DOORKEY_MODELS) | {
+    judge: f"--config.reward.dir={{workdir}}/reward_{judge}" for judge in (*_DOORKEY_PROMPTS, *_DOORKEY_ONCE)
+}
 BASE = {
     "seed": 11,
     "seeds": 3,
     "rows": "docs/studies/judges.jsonl",
-    "prepare": _prepare("doorkey", "configs/collect.py:minigrid", _DOORKEY_MODELS, "minigrid.yaml"),
+    "prepare": _prepare_doorkey(),
     "training": "configs/train_agent.py:minigrid",
-    "methods": _methods(_DOORKEY_MODELS),
+    "methods": _DOORKEY_METHODS,
     "evaluation": _evaluation(200),
-    "tables": {"doorkey": ",".join(_methods(_DOORKEY_MODELS))},
+    "tables": {"doorkey": ",".join(_DOORKEY_METHODS)},
     "claims": "qwen15 > coin: success; qwen15 > qwen05: success; qwen05 > smollm2: success; qwen15 > qwen15_long: success; "
-    "qwen15 > lexicon - 0.1: success",
+    "qwen15 > lexicon - 0.1: success; qwen15 > qwen15_once: success; qwen05 > qwen05_once: success; "
+    "qwen15 > qwen15_default: success; qwen15 > qwen15_nogoal: success",
     "lexicon.file": "minigrid.yaml",
     "measures": "success,through_door",
 }

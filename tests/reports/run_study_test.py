@@ -356,7 +356,7 @@ def test_every_study_with_kept_rows_is_held_to_them(monkeypatch: pytest.MonkeyPa
         ("results:diagnosis", 12),
         ("minigrid_study:", 70),
         ("minihack_study:", 40),
-        ("judge_study:", 18),
+        ("judge_study:", 33),
         ("steering_study:demo", 3),
     ],
 )
