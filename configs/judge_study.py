@@ -93,10 +93,12 @@ def _prepare(
     return commands
 
 
+def _rewards(*judges: str) -> dict[str, str]:
+    return {judge: f"--config.reward.dir={{workdir}}/reward_{judge}" for judge in judges}
+
+
 def _methods(models: tuple[str, ...]) -> dict[str, str]:
-    return {
-        judge: f"--config.reward.dir={{workdir}}/reward_{judge}" for judge in (*models, "lexicon", "coin")
-    }
+    return _rewards(*models, "lexicon", "coin")
 
 
 def _minihack(
@@ -162,12 +164,9 @@ def _keycorridor() -> dict[str, Any]:
 def _crafter() -> dict[str, Any]:
     """The study of a game with many things to reach, in which the task's reward alone teaches some of them."""
     methods = {
-        "qwen15": "--config.reward.dir={workdir}/reward_qwen15",
-        "qwen05": "--config.reward.dir={workdir}/reward_qwen05",
-        "smollm2": "--config.reward.dir={workdir}/reward_smollm2",
+        **_rewards(*_MODELS),
         "qwen15_sentence": "--config.reward.dir={workdir}/reward_qwen15 --config.reward.by=sentence",
-        "lexicon": "--config.reward.dir={workdir}/reward_lexicon",
-        "coin": "--config.reward.dir={workdir}/reward_coin",
+        **_rewards("lexicon", "coin"),
         "task": "--config.reward.intrinsic_coefficient=0",
     }
     # Added when the others had been run, in which the task pays for what these agents learn first; claimed before their own seeds.
@@ -197,17 +196,21 @@ def _crafter() -> dict[str, Any]:
     }
 
 
-def _prepare_nethack() -> dict[str, str]:
-    commands = _prepare(
+def _nethack_labels(later_models: tuple[str, ...] = ()) -> dict[str, str]:
+    """Rewards of the pairs of launch/quickstart_llm.sh."""
+    return _prepare(
         "nethack",
-        # The pairs of launch/quickstart_llm.sh, whose answers these are.
         "configs/collect.py:quickstart --config.num_pairs=3000",
         ("qwen15",),
         "nethack.yaml",
         "defaultgoal",
         settings="quickstart",
-        later_models=("qwen05", "smollm2"),
+        later_models=later_models,
     )
+
+
+def _prepare_nethack() -> dict[str, str]:
+    commands = _nethack_labels(later_models=("qwen05", "smollm2"))
     # The dataset is kept with its answers, since nobody trains the same agents again.
     commands["dataset_played"] = (
         "configs/import_dataset.py --config.file=docs/studies/judges/nethack_played.parquet"
@@ -276,14 +279,7 @@ def _staircase() -> dict[str, Any]:
     )
     return {
         "rows": "docs/studies/judges_staircase.jsonl",
-        "prepare": _prepare(
-            "nethack",
-            "configs/collect.py:quickstart --config.num_pairs=3000",
-            ("qwen15",),
-            "nethack.yaml",
-            "defaultgoal",
-            settings="quickstart",
-        ),
+        "prepare": _nethack_labels(),
         "training": "configs/train_agent.py:laptop --config.environment.name=NetHackStaircase-v1 --config.train_for_env_steps=1000000",
         "methods": methods,
         "tables": {"staircase": ",".join(methods)},
@@ -359,9 +355,7 @@ def _prepare_doorkey() -> dict[str, str]:
     return commands
 
 
-_DOORKEY_METHODS = _methods(_DOORKEY_MODELS) | {
-    judge: f"--config.reward.dir={{workdir}}/reward_{judge}" for judge in (*_DOORKEY_PROMPTS, *_DOORKEY_ONCE)
-}
+_DOORKEY_METHODS = _methods(_DOORKEY_MODELS) | _rewards(*_DOORKEY_PROMPTS, *_DOORKEY_ONCE)
 BASE = {
     "seed": 11,
     "seeds": 3,

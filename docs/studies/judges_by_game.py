@@ -29,118 +29,69 @@ JUDGES = {
     "task": "no judge: the task's reward",
     "random": "random play",
 }
-_MODELS_AND_CONTROLS = ("qwen15", "qwen05", "smollm2", "lexicon", "coin")
+_JUDGED = ("qwen15", "qwen05", "smollm2", "lexicon", "coin")
+
+
+def _of(rows: str, *judges: str, **methods: str) -> dict[str, tuple[str, str]]:
+    """Judge -> a file of rows, without its ending, and the method there, which has the judge's name where no other is named."""
+    return {judge: (rows, method) for judge, method in {**dict(zip(judges, judges)), **methods}.items()}
 
 
 class Game(NamedTuple):
-    """A column of the table.
-
-    Attributes:
-      is_share: whether the measure is a share of games, shown in per cent.
-      methods: judge -> the file of its rows, without its ending, and the method there.
-    """
+    """A column of the table: its title, the measure of the games, and where each judge's rows are."""
 
     title: str
     measure: str
-    is_share: bool
     methods: dict[str, tuple[str, str]]
 
+    @property
+    def is_share(self) -> bool:
+        """Whether the measure is a share of games, which is shown in per cent."""
+        return self.measure == "success"
 
-def _methods(rows: str, suffix: str = "", **others: tuple[str, str]) -> dict[str, tuple[str, str]]:
-    judged = {judge: (rows, f"{judge}{suffix}") for judge in _MODELS_AND_CONTROLS}
-    return {**judged, **others}
 
-
+_NETHACK = {
+    **_of("judges_nethack", *_JUDGED, "task", alike="any_text"),
+    **_of("nethack_laptop", random="score_random"),
+}
 GAMES = (
     Game(
         "DoorKey: success",
         "success",
-        True,
-        _methods(
-            "judges",
-            alike=("minigrid", "doorkey_alike"),
-            task=("minigrid", "doorkey_task"),
-            random=("minigrid", "doorkey_random"),
-        ),
+        _of("judges", *_JUDGED)
+        | _of("minigrid", alike="doorkey_alike", task="doorkey_task", random="doorkey_random"),
     ),
     Game(
         "KeyCorridor: success",
         "success",
-        True,
-        _methods(
-            "judges_keycorridor",
-            alike=("judges_keycorridor", "any_text"),
-            task=("minigrid", "keycorridor_task"),
-            random=("minigrid", "keycorridor_random"),
-        ),
+        _of("judges_keycorridor", *_JUDGED, alike="any_text")
+        | _of("minigrid", task="keycorridor_task", random="keycorridor_random"),
     ),
     Game(
         "MultiRoom: success",
         "success",
-        True,
-        _methods(
-            "judges_multiroom",
-            task=("minihack", "multiroom_task"),
-            random=("minihack", "multiroom_random"),
-        ),
+        _of("judges_multiroom", *_JUDGED) | _of("minihack", task="multiroom_task", random="multiroom_random"),
     ),
     Game(
         "KeyRoom, counted: success",
         "success",
-        True,
-        {
-            "qwen15": ("judges_keyroom", "qwen15_counted"),
-            "qwen05": ("judges_keyroom", "qwen05_counted"),
-            "coin": ("judges_keyroom", "coin_counted"),
-            "alike": ("judges_keyroom", "all_counted"),
-            "task": ("minihack", "keyroom_task"),
-            "random": ("minihack", "keyroom_random"),
-        },
+        _of(
+            "judges_keyroom",
+            qwen15="qwen15_counted",
+            qwen05="qwen05_counted",
+            coin="coin_counted",
+            alike="all_counted",
+        )
+        | _of("minihack", task="keyroom_task", random="keyroom_random"),
     ),
-    Game(
-        "Crafter: achievements",
-        "achievements",
-        False,
-        _methods(
-            "judges_crafter",
-            task=("judges_crafter", "task"),
-            random=("judges_crafter", "random"),
-        ),
-    ),
-    Game(
-        "NetHack: kills",
-        "kills",
-        False,
-        _methods(
-            "judges_nethack",
-            alike=("judges_nethack", "any_text"),
-            task=("judges_nethack", "task"),
-            random=("nethack_laptop", "score_random"),
-        ),
-    ),
-    Game(
-        "NetHack: score",
-        "score",
-        False,
-        _methods(
-            "judges_nethack",
-            alike=("judges_nethack", "any_text"),
-            task=("judges_nethack", "task"),
-            random=("nethack_laptop", "score_random"),
-        ),
-    ),
+    Game("Crafter: achievements", "achievements", _of("judges_crafter", *_JUDGED, "task", "random")),
+    Game("NetHack: kills", "kills", _NETHACK),
+    Game("NetHack: score", "score", _NETHACK),
     Game(
         "NetHack's staircase: success",
         "success",
-        True,
-        {
-            "qwen15": ("judges_staircase", "qwen15"),
-            "lexicon": ("judges_staircase", "lexicon"),
-            "coin": ("judges_staircase", "coin"),
-            "alike": ("judges_staircase", "any_text"),
-            "task": ("judges_staircase", "task"),
-            "random": ("nethack_laptop", "staircase_random"),
-        },
+        _of("judges_staircase", "qwen15", "lexicon", "coin", "task", alike="any_text")
+        | _of("nethack_laptop", random="staircase_random"),
     ),
 )
 
