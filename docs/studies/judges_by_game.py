@@ -34,7 +34,8 @@ _JUDGED = ("qwen15", "qwen05", "smollm2", "lexicon", "coin")
 
 def _of(rows: str, *judges: str, **methods: str) -> dict[str, tuple[str, str]]:
     """Judge -> a file of rows, without its ending, and the method there, which has the judge's name where no other is named."""
-    return {judge: (rows, method) for judge, method in {**dict(zip(judges, judges)), **methods}.items()}
+    methods_of_judge = {judge: judge for judge in judges} | methods
+    return {judge: (rows, method) for judge, method in methods_of_judge.items()}
 
 
 class Game(NamedTuple):

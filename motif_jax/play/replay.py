@@ -60,10 +60,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.reward.dir:
         ratings.check_dir(Scoring(**config.reward))
     plan = _plan(config)
-    for game in _games(config, plan):
+    games = _games(config, plan)
+    for game in games:
         forms.check_screen(game.task, game.options)
     overlay = _Overlay(config, plan)
-    for game in _games(config, plan):
+    for game in games:
         overlay.check_game(game)
     if overlay.reward is not None:
         from motif_jax.rl import reward_kinds

@@ -17,6 +17,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.envs.replay import Recording
 from motif_jax.play import evaluate, evaluation_files, evaluation_setup, keyboard, replay, visualize, watching
+from tests.play import untrained
 from tests.reward_fixtures import load_config
 
 
@@ -353,3 +354,25 @@ def test_an_agent_or_reward_that_has_moved_is_named(key, evaluation, tmp_path):
     config[key].dir = ""
     assert run(replay, config, tmp_path / "r") is None
     assert (tmp_path / "r" / "episode-00001.html").exists()
+
+
+def test_an_agent_reads_its_own_fields_in_a_recorded_game_and_no_other_game(tmp_path):
+    """The instruction, which recordings leave out; an agent of another game is refused."""
+    recorded = tmp_path / "kept"
+    game = {"environment.name": "BabyAI-GoToLocal-v0", "episodes": 1}
+    run(visualize, visualize_config(**game), recorded)
+    untrained.write(tmp_path / "agent", "symbolic", {"environment.name": "BabyAI-GoToLocal-v0"})
+    untrained.write(tmp_path / "other", "recall", {})
+
+    run(
+        replay,
+        replay_config(recordings=str(recorded), **{"agent.dir": str(tmp_path / "agent")}),
+        tmp_path / "r",
+    )
+
+    assert (tmp_path / "r" / "episode-00000.html").is_file()
+    config = replay_config(recordings=str(recorded), **{"agent.dir": str(tmp_path / "other")})
+    with pytest.raises(
+        UserError, match=r"config\.agent\.dir='.*other': must be an agent that can play BabyAI"
+    ):
+        replay.check(config, tmp_path / "o")
