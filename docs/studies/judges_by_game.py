@@ -20,15 +20,16 @@ STUDIES = Path(__file__).parent
 PICTURE = STUDIES.parent / "images" / "results_judges.png"
 
 JUDGES = {
-    "qwen15": "1.5 billion parameters",
+    "qwen15": "1.5 billion",
     "qwen05": "0.5 billion",
     "smollm2": "0.135 billion",
-    "lexicon": "a person's lexicon",
-    "coin": "labels by chance",
+    "lexicon": "lexicon",
+    "coin": "chance",
     "alike": "all texts alike",
-    "task": "no judge: the task's reward",
-    "random": "random play",
+    "task": "task alone",
+    "random": "random",
 }
+_UNITS = {"achievements": "achievements of 22", "kills": "NetHack, a game", "score": "NetHack, points"}
 _JUDGED = ("qwen15", "qwen05", "smollm2", "lexicon", "coin")
 
 
@@ -57,24 +58,24 @@ _NETHACK = {
 }
 GAMES = (
     Game(
-        "DoorKey: success",
+        "DoorKey",
         "success",
         _of("judges", *_JUDGED)
         | _of("minigrid", alike="doorkey_alike", task="doorkey_task", random="doorkey_random"),
     ),
     Game(
-        "KeyCorridor: success",
+        "KeyCorridor",
         "success",
         _of("judges_keycorridor", *_JUDGED, alike="any_text")
         | _of("minigrid", task="keycorridor_task", random="keycorridor_random"),
     ),
     Game(
-        "MultiRoom: success",
+        "MultiRoom",
         "success",
         _of("judges_multiroom", *_JUDGED) | _of("minihack", task="multiroom_task", random="multiroom_random"),
     ),
     Game(
-        "KeyRoom, counted: success",
+        "KeyRoom",
         "success",
         _of(
             "judges_keyroom",
@@ -85,11 +86,11 @@ GAMES = (
         )
         | _of("minihack", task="keyroom_task", random="keyroom_random"),
     ),
-    Game("Crafter: achievements", "achievements", _of("judges_crafter", *_JUDGED, "task", "random")),
-    Game("NetHack: kills", "kills", _NETHACK),
-    Game("NetHack: score", "score", _NETHACK),
+    Game("Crafter", "achievements", _of("judges_crafter", *_JUDGED, "task", "random")),
+    Game("kills", "kills", _NETHACK),
+    Game("score", "score", _NETHACK),
     Game(
-        "NetHack's staircase: success",
+        "staircase",
         "success",
         _of("judges_staircase", "qwen15", "lexicon", "coin", "task", alike="any_text")
         | _of("nethack_laptop", random="staircase_random"),
@@ -152,8 +153,8 @@ def picture() -> Figure:
             axes.barh(position, scale * average(game, values), height=0.6, color=colour, alpha=0.55)
             dots = [scale * average(game, seed) for seed in values]
             axes.plot(dots, [position] * len(dots), "o", markersize=3, color="#222222")
-        unit = " (%)" if game.is_share else ""
-        axes.set_title(game.title + unit, fontsize=9)
+        unit = "success, %" if game.is_share else _UNITS[game.measure]
+        axes.set_title(f"{game.title} ({unit})", fontsize=9)
         axes.set_xlim(left=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
