@@ -56,7 +56,7 @@ VARIANTS = {
     "branch": {"kind": "branch", "num_dialogues": 20_000, "policy": _EXPERT},
     "adversarial": {
         "kind": "adversarial",
-        "num_dialogues": 500,
+        "num_dialogues": 2_000,
         "policy": _EXPERT,
         "wordle.num_suboptimal": 5,
     },

@@ -243,7 +243,8 @@ def load(
     schema.validate(config)
     folder = hub.local(folder)
     is_run = (Path(folder) / "config.json").is_file()
-    if is_run and run_folder.read_config(folder).get("stage") == "train_agent":
-        raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
+    stage = run_folder.read_config(folder).get("stage") if is_run else None
+    if stage in ("train_agent", "clone_behaviour"):
+        raise UserError(f"{folder} is an agent of {stage}: open it with motif_jax.agents.load")
     saved = agent_folder.load(folder, dtype=dtype)
     return TextAgent(saved, schema.read_section(Decode, section))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.tasks.contract import Observation, Outcome, TextEnvironment, TextPolicy, TextTask
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
@@ -82,4 +83,7 @@ class Task(TextTask):
 
     def policy(self, name: str) -> TextPolicy:
         """Who plays the games that are learned from."""
-        return Speaker({"right": 1.0, "half": 0.5}[name])
+        share_right = {"right": 1.0, "half": 0.5}
+        if name not in share_right:
+            raise UserError(f"config.policy={name}: must be one of {', '.join(share_right)}")
+        return Speaker(share_right[name])

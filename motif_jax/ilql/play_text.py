@@ -23,7 +23,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     is_allowed = config.mode != "answer" or not config.policy
     checks.require_key(config, "policy", is_allowed, "None with config.mode=answer: an agent has to speak")
-    text_setup.check(read_section(TextSpeaker, config))
+    text_setup.check(read_section(TextSpeaker, config), plays=config.mode != "answer")
 
 
 def run(config: ConfigDict, workdir: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm.chat_template import ChatTemplate, Turn
@@ -27,8 +27,9 @@ def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPr
     """The texts of prompts: plain texts as they are, or turns up to where the model's answer begins.
 
     Raises:
-      UserError: turns without a template, turns that it refuses, or texts and turns together.
+      UserError: one text in place of a list, turns without a template, turns that it refuses, or texts and turns together.
     """
+    require_list(prompts, "prompts")
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     turns = [prompt for prompt in prompts if not isinstance(prompt, str)]
     if not turns:
@@ -38,6 +39,12 @@ def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPr
     if template is None:
         raise UserError("prompts of turns need a chat template, and the model has none: give plain texts")
     return WrittenPrompts([template.prompt(prompt) for prompt in turns], False)
+
+
+def require_list(texts: Sequence[Any], name: str) -> None:
+    """Raises UserError where `texts` is one text: its letters would be taken for texts."""
+    if isinstance(texts, str):
+        raise UserError(f"{name} is one text: must be a list of texts, such as [{texts[:20]!r}]")
 
 
 def chosen(chat: str, template: ChatTemplate | None, prompts: Sequence[Prompt]) -> list[Prompt]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.joint_tokens import JointRows
+from motif_jax.lm import chat_prompts
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 
@@ -34,6 +35,7 @@ def require_prompts(
 
 def each_prompts(prompts: Sequence[str], candidates: Any) -> list[tuple[str, ...]]:
     """The candidates of each prompt; `candidates` are texts for all prompts, or a list for each."""
+    chat_prompts.require_list(candidates, "candidates")
     if all(isinstance(candidate, str) for candidate in candidates):
         return [tuple(candidates)] * len(prompts)
     if len(candidates) != len(prompts):

@@ -131,9 +131,12 @@ class TextModel:
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
-          UserError: a text is too long for the model, the model has no decoder, or a stop is empty.
+          UserError: a text is too long for the model, the model has no decoder, `most` or `count` is below 1, or a stop is empty.
         """
         config.require_decoder(self.model.config, "writes")
+        for name, number in (("most", most), ("count", count)):
+            if number < 1:
+                raise UserError(f"{name}={number}: must be at least 1")
         prompts, special = chat_prompts.write(prompts, self.template)
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
@@ -177,7 +180,10 @@ class TextModel:
         settings = self.model.config
         config.require_decoder(settings, "scores")
         looks: dict[int, TokenLogProbs] = {}
+        chat_prompts.require_list(texts, "texts")
         prompts, special = chat_prompts.write(prompts, self.template)
+        if len(prompts) != len(texts):
+            raise UserError(f"{len(texts)} texts for {len(prompts)} prompts: must be one for each")
         both = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
         for positions in self._batches(self.tokenizer.encode(both, special), 0):
             asked = [prompts[position] for position in positions]
@@ -202,6 +208,7 @@ class TextModel:
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""
+        chat_prompts.require_list(texts, "texts")
         text_rows = self.tokenizer.encode(list(texts))
         states_of: dict[int, np.ndarray] = {}
         for positions in self._batches(text_rows, 0):
@@ -244,10 +251,13 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
       folder: of the checkpoint, a GGUF file, or a model on the Hugging Face hub: OWNER/NAME, hf://OWNER/NAME@REVISION, or
         hf://OWNER/NAME/FILE.gguf.
       dtype: of parameters and computation.
+      batch: so many prompts run at once, at most.
 
     Raises:
-      UserError: a file is missing, its content is unknown, or files do not fit together.
+      UserError: a file is missing, its content is unknown, or files do not fit together; or `batch` is below 1.
     """
+    if batch < 1:
+        raise UserError(f"batch={batch}: must be at least 1")
     path = fetch(folder)
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)

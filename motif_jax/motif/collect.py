@@ -247,7 +247,10 @@ def _agents(config: ConfigDict, checkpoints: Path) -> dict[str, Any]:
     from motif_jax.play import agents
 
     if not checkpoints.exists():
-        return {agent.name: agent for agent in agents.resolve(config.agents)}
+        resolved = agents.resolve(config.agents)
+        for agent in resolved:
+            agents.require_fit(agent, config.environment.name, registry.options_of(config.environment))
+        return {agent.name: agent for agent in resolved}
 
     remedy = f"remove {checkpoints.parent} and collect again"
     entries = read_json(checkpoints, remedy, kind=list)

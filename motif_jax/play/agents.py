@@ -6,13 +6,15 @@ Only that process, at the speed of the engine, reads the screens.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from motif_jax.core import entry_points
 from motif_jax.core.config import is_natural, listed, require
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_save_npy
@@ -61,6 +63,29 @@ def resolve(agents: str) -> list[CollectingAgent]:
         resolved += [CollectingAgent(folder, step) for step in chosen]
     require(bool(resolved), "agents", agents, "run folders of train_agent, with commas between")
     return resolved
+
+
+def require_fit(agent: CollectingAgent, environment: str, options: Mapping[str, Any]) -> None:
+    """Raises UserError where a gymnasium environment with `options` is not the one that the agent was trained in.
+
+    The collection's own flags decide which game is played. Left unset they would silently give another game than the agent knows.
+    """
+    if not registry.is_gym(environment):
+        return
+    trained_on, trained_options = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    for key in registry.SHAPING:
+        if environment == trained_on and key in trained_options and key not in options:
+            value = trained_options[key]
+            shown = json.dumps(value) if isinstance(value, Mapping) else value
+            raise UserError(
+                f"config.environment.{key}: must be set, since {agent.folder} was trained with it: --config.environment.{key}='{shown}'"
+            )
+    if entry_points.is_entry_point(trained_options.get("text") or ""):
+        # A function takes no field out of the observation, and need not be trusted again.
+        trained_options = {**trained_options, "text": ""}
+    fits = registry.spec(environment, **options).fits(registry.spec(trained_on, **trained_options))
+    allowed = f"{trained_on} with the fields and actions with which {agent.folder} was trained"
+    require(fits, "environment.name", environment, allowed)
 
 
 def _split(entry: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,28 @@ def test_weights_that_are_no_numbers_rank_nothing(model: language.TextModel) -> 
     broken.params = jax.tree.map(lambda leaf: leaf * float("nan"), model.params)
     with pytest.raises(UserError, match=r"weights hold values that are not finite"):
         broken.score(["go"], ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.generate("the key"), "prompts is one text: must be a list of texts, such as ['the key']"),
+        (lambda model: model.score("the key", ["a"]), "prompts is one text: must be a list of texts, such as ['the key']"),
+        (lambda model: model.score(["the key"], "red"), "candidates is one text: must be a list of texts, such as ['red']"),
+        (lambda model: model.states("the key"), "texts is one text: must be a list of texts, such as ['the key']"),
+        (lambda model: model.look(["a", "b"], ["c"]), "1 texts for 2 prompts: must be one for each"),
+        (lambda model: model.generate(["the key"], most=0), "most=0: must be at least 1"),
+        (lambda model: model.generate(["the key"], count=0), "count=0: must be at least 1"),
+    ],
+)  # fmt: skip
+def test_calls_that_could_only_surprise_are_refused(
+    model: language.TextModel, call: Callable[[language.TextModel], object], message: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        call(model)
+    assert str(error.value) == message
+
+
+def test_a_model_without_room_for_a_prompt_is_refused(worded: Path) -> None:
+    with pytest.raises(UserError, match="batch=0: must be at least 1"):
+        language.load(worded, batch=0)

@@ -8,7 +8,7 @@ import pytest
 
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.play import agent_policy, evaluation_setup
+from motif_jax.play import agent_policy, agents, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config, run_stage
@@ -138,3 +138,25 @@ def test_games_of_a_wrapped_environment_are_filmed_again(tmp_path):
 
     films = sorted(path.name for path in (tmp_path / "films").glob("*.html"))
     assert films == ["episode-00000.html", "episode-00001.html"]
+
+
+def test_a_collection_sets_the_arguments_of_its_agents(lake):
+    agent = agents.CollectingAgent(str(lake), 0)
+
+    agents.require_fit(agent, LAKE, {"kwargs": FIRM, "wrappers": STACKED})
+    # Another value is the user's choice, where the agent can play it.
+    agents.require_fit(agent, LAKE, {"kwargs": {"is_slippery": True}, "wrappers": STACKED})
+    with pytest.raises(UserError) as error:
+        agents.require_fit(agent, LAKE, {"wrappers": STACKED})
+    assert str(error.value) == (
+        f"config.environment.kwargs: must be set, since {lake} was trained with it: "
+        """--config.environment.kwargs='{"is_slippery": false}'"""
+    )
+
+
+@pytest.mark.parametrize("kwargs", [{"map_name": "8x8"}, {"map_name": "8x8", "is_slippery": False}])
+def test_a_collection_of_other_fields_than_the_agents_is_refused(lake, kwargs):
+    agent = agents.CollectingAgent(str(lake), 0)
+
+    with pytest.raises(UserError, match=f"config.environment.name='{LAKE}': must be .* with the fields"):
+        agents.require_fit(agent, LAKE, {"kwargs": kwargs, "wrappers": STACKED})

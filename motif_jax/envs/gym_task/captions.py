@@ -51,11 +51,11 @@ Caption = Callable[[CaptionedStep], Any]
 def make(text: str) -> Caption:
     """Parses 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'; an object is made of a class. Raises UserError."""
     if text.startswith(INFO):
-        keys = text.removeprefix(INFO).split(".")
-        return lambda step: _nested(step.info, keys)
+        info_path = text.removeprefix(INFO)
+        return lambda step: _nested(step.info, info_path)
     if text.startswith(OBSERVATION):
-        keys = text.removeprefix(OBSERVATION).split(".")
-        return lambda step: _nested(step.observation, keys)
+        field = text.removeprefix(OBSERVATION)
+        return lambda step: _nested(step.observation, field)
     if not entry_points.is_entry_point(text):
         raise UserError(f"config.{KEY}={text}: must be module:function, info:KEY or obs:KEY")
     function = entry_points.load(KEY, text)
@@ -189,13 +189,28 @@ def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
     return 1 if positional and len(needed) <= 1 else None
 
 
-def _nested(values: Any, keys: list[str]) -> Any:
-    """The value at the end of `keys`, one in the other; None without one of them."""
-    for key in keys:
-        if not isinstance(values, Mapping) or key not in values:
-            return None
-        values = values[key]
-    return values
+def _nested(values: Any, path: str) -> Any:
+    """The value at `path`, keys and indices joined with dots, as `spaces.Leaf.name` is; None where it leads nowhere.
+
+    A key may itself hold dots.
+    """
+    entries: Iterable[tuple[Any, Any]]
+    if isinstance(values, Mapping):
+        if path in values:
+            return values[path]
+        entries = values.items()
+    elif isinstance(values, tuple | list):
+        entries = enumerate(values)
+    else:
+        return None
+    for key, value in entries:
+        if str(key) == path:
+            return value
+        if path.startswith(f"{key}."):
+            inner = _nested(value, path.removeprefix(f"{key}."))
+            if inner is not None:
+                return inner
+    return None
 
 
 def text_bytes_of(text: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Opens a decoder in a Hugging Face folder as an agent: a policy without values; its tokenizer must have the delimiters of dialogues, or its chat template turns."""
+"""Opens a decoder in a Hugging Face folder, or in a GGUF file, as an agent: a policy without values; its tokenizer must have the delimiters of dialogues, or its chat template turns."""
 
 from __future__ import annotations
 
@@ -20,28 +20,39 @@ from motif_jax.ilql.tasks.own_turns import FILE, NEW
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import weights
+from motif_jax.lm.gguf import files as gguf_files
+from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
 
 METHOD = "bc"
 
 
 def is_model(folder: str | Path) -> bool:
-    """Whether it is a model's folder; a run folder of `train_text` is none."""
-    path = Path(folder)
-    has_weights = any((path / name).is_file() for name in (weights.SINGLE, weights.INDEX))
+    """Whether it is a model's folder or a GGUF file; a run folder of `train_text` is none."""
+    path = _model_folder(folder)
+    names = (weights.SINGLE, weights.INDEX, gguf_folder.LINK)
+    has_weights = any((path / name).is_file() for name in names)
     return has_weights and (path / FILE).is_file() and not (path / agent_folder.FILE).exists()
+
+
+def _model_folder(folder: str | Path) -> Path:
+    """The folder itself, or the one that stands for the GGUF file that it is or holds."""
+    path = Path(folder)
+    file = path if gguf_files.is_gguf(path) else gguf_folder.only_file(path)
+    return path if file is None else gguf_folder.folder_of(file)
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with turns or delimiters fits any task."""
-    backend = tokenizer_files.read(Path(folder) / FILE)
+    path = _model_folder(folder)
+    backend = tokenizer_files.read(path / FILE)
     missing = [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]
     if missing and turns_of(folder) == NEW:
         raise UserError(
             f"config.{key}={folder}: {FILE} must have the delimiters of dialogues as tokens, and lacks {', '.join(missing)}: "
             "add them before the model is trained on dialogues, or take a model whose chat template has turns that begin and end with special tokens"
         )
-    settings = configs.read(folder)
+    settings = configs.read(path)
     configs.require_decoder(settings, "says")
     size = backend.get_vocab_size(with_added_tokens=True)
     if size > settings.vocab_size:
@@ -60,15 +71,16 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 def turns_of(folder: str | Path) -> str:
     """What surrounds utterances: delimiters of dialogues where the tokenizer has them all, else the model's own turns if it can."""
-    backend = tokenizer_files.read(Path(folder) / FILE)
+    path = _model_folder(folder)
+    backend = tokenizer_files.read(path / FILE)
     if all(backend.token_to_id(text) is not None for text in delimiter_texts(backend)):
         return NEW
-    return own_turns.choose(own_turns.AUTO, str(folder)).turns
+    return own_turns.choose(own_turns.AUTO, str(path)).turns
 
 
 def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The network without its weights."""
-    settings = weights.read_config(folder)
+    settings = weights.read_config(_model_folder(folder))
     return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
 
 
@@ -77,15 +89,16 @@ def load(
 ) -> SavedAgent:
     """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for damaged weights."""
     about = describe(folder, key)
+    path = _model_folder(folder)
     return SavedAgent(
-        folder=Path(folder),
+        folder=path,
         network=network_of(folder, dtype),
-        params={"trunks": {POLICY: folders.read(folder).params}},
+        params={"trunks": {POLICY: folders.read(path).params}},
         method=METHOD,
         settings={},
         task_name=name,
         options=options,
         task=task,
-        tokenizer=FileTokenizer(key, str(folder), turns=turns_of(folder)),
+        tokenizer=FileTokenizer(key, str(path), turns=turns_of(path)),
         about=about,
     )

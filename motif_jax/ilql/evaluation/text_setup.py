@@ -81,8 +81,11 @@ def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[st
     return name, registry.overlaid(name, options, user_options)
 
 
-def check(config: TextSpeaker) -> None:
-    """Raises UserError for what `open_setup` would refuse, without reading networks."""
+def check(config: TextSpeaker, plays: bool = True) -> None:
+    """Raises UserError for what `open_setup` would refuse, without reading networks.
+
+    `plays`: in the task's environment, which a conversation at the terminal does not need.
+    """
     has_speaker = bool(config.agent or config.policy)
     allowed = "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task"
     checks.require_key(config, "agent", has_speaker, allowed)
@@ -90,8 +93,9 @@ def check(config: TextSpeaker) -> None:
     about = describe_agent(config.agent)
     decoding = decoding_of(config.decode, None if config.policy else about)
     task = registry.make(*named_task(config, about))
-    task.check_episodes()
-    text_scores.check(task, plays=True)
+    if plays:
+        task.check_episodes()
+        text_scores.check(task, plays=True)
     dialogue_data.token_reward_of(config.token_reward)
     if config.policy:
         task.policy(config.policy)

@@ -51,6 +51,28 @@ def test_texts_come_from_info_or_a_nested_observation():
 
 
 @pytest.mark.parametrize(
+    ("source", "observation"),
+    [
+        ("obs:1", (3, "here")),
+        ("obs:1.said", (3, {"said": "here"})),
+        ("obs:me.said", {"me.said": "here"}),
+        ("obs:me.said", {"me": {"other": "no"}, "me.said": "here"}),
+        ("obs:a.b.c", {"a": {"no": "no"}, "a.b": {"c": "here"}}),
+    ],
+)
+def test_texts_come_from_parts_of_tuples_and_from_keys_with_dots(source: str, observation: object) -> None:
+    step = captions.CaptionedStep(observation, {}, None)
+
+    assert captions.make(source)(step) == "here"
+
+
+def test_a_text_that_is_not_there_is_none() -> None:
+    of_part = captions.make("obs:2.said")
+
+    assert of_part(captions.CaptionedStep((3, {"said": "no"}), {}, None)) is None
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("caption", "must be module:function, info:KEY or obs:KEY"),

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import model_agent
 from tests import made_up_judge
+from tests.lm.gguf import gguf_writing
 
 TOKENIZER = "tokenizer.json"
 
@@ -44,3 +45,14 @@ def test_a_folder_without_weights_is_no_model(tmp_path: Path) -> None:
         path.unlink()
 
     assert not model_agent.is_model(model)
+
+
+def test_a_gguf_file_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = made_up_judge.write(tmp_path / "model")
+    file = gguf_writing.write(model, tmp_path / "packed" / "model.gguf")
+
+    for agent in (file, file.parent):
+        assert model_agent.is_model(agent)
+        assert model_agent.describe(agent, "agent")["folder"] == str(agent)
+        assert model_agent.turns_of(agent) == model_agent.turns_of(model)
