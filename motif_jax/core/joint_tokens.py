@@ -29,17 +29,18 @@ class JointRows(NamedTuple):
     starts: list[int]
 
 
-def tokens_of(encoding: Encoding, closed: bool = True) -> list[int]:
+def tokens_of(encoding: Encoding, closed: bool = True, opening: int = 0) -> list[int]:
     """The tokens of a text, with the special token that the tokenizer adds in front once, where the text spells it itself.
 
     Args:
       closed: with the special tokens that the tokenizer adds after the text; False where the text goes on.
+      opening: number of special tokens that the tokenizer adds in front, which an empty text that goes on keeps.
     """
     tokens: list[int] = encoding.ids
     # 1 for the tokens that the tokenizer adds, 0 for the text's own, special ones among them.
     is_added = encoding.special_tokens_mask
     stop = len(tokens)
-    while not closed and stop > 0 and is_added[stop - 1]:
+    while not closed and stop > opening and is_added[stop - 1]:
         stop -= 1
     is_double = len(tokens) > 1 and tokens[0] == tokens[1] and is_added[0] == 1
     return tokens[1:stop] if is_double else tokens[:stop]

@@ -81,7 +81,9 @@ class ChatTemplate:
         return text
 
     def _render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
-        values = {**self.special_tokens, "add_generation_prompt": add_generation_prompt}
+        # As in transformers: templates ask whether `tools is none`, which a name without a value is not.
+        without = {"tools": None, "documents": None}
+        values = {**self.special_tokens, **without, "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(messages=[dict(turn) for turn in turns], **values)
         except Exception as error:  # whatever a model's program may raise

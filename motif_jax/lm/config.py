@@ -269,6 +269,9 @@ def _sensible(config: ModelConfig, source: str) -> ModelConfig:
         )
     if config.rotary is not None and config.head_width % 2:
         raise UserError(f"{source}: rotary positions need heads of an even width, it is {config.head_width}")
+    if not 0 <= config.pad_id < config.vocab_size:
+        # A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will do.
+        return dataclasses.replace(config, pad_id=0)
     return config
 
 

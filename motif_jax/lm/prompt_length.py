@@ -20,16 +20,20 @@ def prompt_room(settings: ModelConfig, more: int) -> int | None:
 
 
 def require_prompts(
-    texts: Sequence[str], rows: Sequence[Sequence[int]], settings: ModelConfig, more: int
+    texts: Sequence[str], rows: Sequence[Sequence[int]], settings: ModelConfig, more: int | Sequence[int]
 ) -> None:
-    """Raises UserError for a text without tokens, or without room for `more` tokens after it; `rows` are the texts' tokens."""
-    room = prompt_room(settings, more)
-    for text, row in zip(texts, rows, strict=True):
+    """Raises UserError for a text without tokens, or without room for `more` tokens after it (of each text, or of all).
+
+    `rows` are the texts' tokens.
+    """
+    more_of_each = [more] * len(texts) if isinstance(more, int) else more
+    for text, row, following in zip(texts, rows, more_of_each, strict=True):
         if not row:
             raise UserError(f"text {text!r} has no tokens")
+        room = prompt_room(settings, following)
         if room is not None and len(row) > room:
             raise UserError(
-                f"a prompt of {len(row)} tokens ({text[:40]!r}...) and {more} more do not fit a model of {settings.max_length} positions"
+                f"a prompt of {len(row)} tokens ({text[:40]!r}...) and {following} more do not fit a model of {settings.max_length} positions"
             )
 
 
@@ -61,8 +65,12 @@ def require(
         require_prompts(prompts, tokenizer.encode(prompts, special), settings, most)
         return
     encoded = encode(tokenizer, settings, prompts, candidates, special)
-    longest_candidate = max(len(row) for rows in encoded for row in rows.candidates)
-    require_prompts(prompts, [rows.prompt for rows in encoded], settings, longest_candidate)
+    require_prompts(prompts, [rows.prompt for rows in encoded], settings, longest_candidates(encoded))
+
+
+def longest_candidates(encoded: Sequence[JointRows]) -> list[int]:
+    """The number of tokens of each prompt's longest candidate."""
+    return [max(map(len, rows.candidates)) for rows in encoded]
 
 
 def encode(

@@ -94,7 +94,8 @@ class TextModel:
         for positions in self._batches([rows.prompt for rows in encoded], longest):
             part = [prompts[position] for position in positions]
             chosen = [encoded[position] for position in positions]
-            rows = self._rows(part, longest, [options.prompt for options in chosen])
+            own_longest = prompt_length.longest_candidates(chosen)
+            rows = self._rows(part, own_longest, [options.prompt for options in chosen])
             # Prompts with fewer candidates, and batches with fewer prompts, are filled with the first ones.
             batch = [*chosen, *[chosen[0]] * (len(rows.tokens) - len(part))]
             filled = [_filled(options.candidates, count) for options in batch]
@@ -141,8 +142,7 @@ class TextModel:
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
-        named = (self.tokenizer.find(stop) for stop in stops)
-        limits = Limits(most, (*self.model.config.end_ids, *(token for token in named if token is not None)))
+        limits = Limits(most, (*self.model.config.end_ids, *self._stop_tokens(stops)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
         prompt_rows = self.tokenizer.encode(prompts, special)
@@ -165,6 +165,16 @@ class TextModel:
                 texts = (x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True))
                 written[position] = [_before(self.tokenizer.decode(text), stops) for text in texts]
         return [written[position] for position in range(len(prompts))]
+
+    def _stop_tokens(self, stops: Sequence[str]) -> list[int]:
+        """The tokens that are a stop by themselves.
+
+        A tokenizer of bytes names some bytes by a letter: its token "é" is a part of other letters.
+        """
+        named = [(stop, self.tokenizer.find(stop)) for stop in stops]
+        return [
+            token for stop, token in named if token is not None and self.tokenizer.pieces([token]) == [stop]
+        ]
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
@@ -223,11 +233,14 @@ class TextModel:
         """Positions of the texts that run together (`batches_of_like_length`); `more` tokens follow each of `rows`."""
         return batches_of_like_length([len(row) + more for row in rows], self._batch)
 
-    def _rows(self, texts: list[str], more: int, encoded: list[list[int]]) -> TokenRows:
-        """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list."""
+    def _rows(self, texts: list[str], more: int | list[int], encoded: list[list[int]]) -> TokenRows:
+        """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list.
+
+        `more` tokens follow each text, or all of them.
+        """
         settings = self.model.config
         prompt_length.require_prompts(texts, encoded, settings, more)
-        room = prompt_length.prompt_room(settings, more)
+        room = prompt_length.prompt_room(settings, more if isinstance(more, int) else max(more))
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))

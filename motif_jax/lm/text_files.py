@@ -93,7 +93,8 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
         before = files.read_json(path, remedy, keys=("read",))["read"]
         if not isinstance(before, dict):
             before = {}
-        changed = [key for key, digest in read.items() if before.get(key) != digest]
+        # A file that is gone, a chat template for one, changes the answers, too.
+        changed = [key for key in {**read, **before} if read.get(key) != before.get(key)]
         if changed:
             raise UserError(
                 f"config.model={name}: has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "

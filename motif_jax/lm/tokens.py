@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from motif_jax.core import joint_tokens, tokenizer_files
 from motif_jax.core.errors import UserError
+from motif_jax.core.files import require_whole_characters
 from motif_jax.core.joint_tokens import JointRows
 
 FILE = "tokenizer.json"
@@ -81,7 +82,9 @@ class Tokenizer:
         return encoding.ids[: is_added.index(0)]
 
     def _encodings(self, texts: Sequence[str], special: bool) -> list[Encoding]:
-        """Raises UserError where a text has a token without a row in the model's table."""
+        """Raises UserError where a text has half of a character, or a token without a row in the model's table."""
+        for text in texts:
+            require_whole_characters(text, f"{text[:40]!r}")
         with tokenizer_files.working(self._source):
             encodings: list[Encoding] = self._backend.encode_batch(list(texts), add_special_tokens=special)
         for encoding in encodings if self._without_row else ():
@@ -105,7 +108,10 @@ class Tokenizer:
         for prompt, names in zip(prompts, candidates, strict=True):
             texts += [prompt, *(prompt + name for name in names)]
         encodings = self._encodings(texts, special)
-        rows = iter([joint_tokens.tokens_of(encoding, closed=False) for encoding in encodings])
+        opening = len(self.beginning()) if special else 0
+        rows = iter(
+            [joint_tokens.tokens_of(encoding, closed=False, opening=opening) for encoding in encodings]
+        )
         joint = []
         for prompt, names in zip(prompts, candidates, strict=True):
             prompt_tokens = next(rows)

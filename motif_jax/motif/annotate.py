@@ -288,7 +288,7 @@ def _merge(
     """
     num_pairs = dataset.num_pairs
     with annotation.merging():
-        answers, unfinished = annotation.read_answers(questions, config.num_shards, manifest)
+        answers, unfinished = annotation.read_answers(questions, config.num_shards, manifest, config.attempts)
         if unfinished:
             print(_waiting_line(annotation.name, unfinished, config.num_shards), flush=True)
             return None

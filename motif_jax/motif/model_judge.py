@@ -20,6 +20,7 @@ from motif_jax.core import hub
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import UNKNOWN, Form
 from motif_jax.lm import chat_template, next_token, text
+from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.next_token import NextToken
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.annotation import chat, model_files
@@ -40,6 +41,12 @@ class Prefill(NamedTuple):
     tokens: list[list[int]]
 
 
+def _file_or_name(model: str) -> str:
+    """The model as it is named; of a folder whose only model is a GGUF file that file."""
+    file = gguf_folder.only_file(model) if model and Path(model).is_dir() else None
+    return model if file is None else str(file)
+
+
 class ModelAnnotator(chat.ChatAnnotator):
     """Asks a model of `config.model` for the token after a prefilled answer."""
 
@@ -52,7 +59,7 @@ class ModelAnnotator(chat.ChatAnnotator):
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         settings = config.model
-        model_path = Path(settings.model)
+        model_path = Path(_file_or_name(settings.model))
         self._settings = settings
         self._dtype = settings.dtype
         if self._dtype == "auto":
@@ -63,7 +70,7 @@ class ModelAnnotator(chat.ChatAnnotator):
             "annotator": "model",
             "model": model_files.short_name(settings.model),
             "revision": model_files.fingerprint(
-                model_path if model_files.is_gguf(model_path) else self._path
+                model_path if model_files.is_gguf(model_path) else self._path, model_files.READ_HERE
             ),
             "dtype": self._dtype,
         }
@@ -77,7 +84,7 @@ class ModelAnnotator(chat.ChatAnnotator):
         mode = config.answer.mode
         checks.require(mode in cls.modes, "answer.mode", mode, "soft, or auto, with annotator=model")
         if not hub.is_named(config.model.model):
-            model_files.check_model(config.model.model, "model.model")
+            model_files.check_model(_file_or_name(config.model.model), "model.model")
 
     @functools.cached_property
     def _template(self) -> chat_template.ChatTemplate | None:

@@ -29,6 +29,14 @@ def test_a_template_writes_special_tokens_by_name() -> None:
     assert template.prompt(TURNS) == "<s>Judge."
 
 
+def test_a_template_sees_that_there_are_no_tools() -> None:
+    """As transformers, which gives templates `tools` and `documents` without a value."""
+    template = ChatTemplate(
+        "{% if tools is not none or documents is not none %}You have tools.{% endif %}A or B?"
+    )
+    assert template.prompt(TURNS) == "A or B?"
+
+
 def test_the_date_in_a_template_is_the_same_on_each_day() -> None:
     """A run, its agent and stored answers would have other tokens tomorrow."""
     template = ChatTemplate("Today: {{ strftime_now('%d %b %Y') }}\n{{ messages[0]['content'] }}")

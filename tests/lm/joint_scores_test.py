@@ -181,3 +181,29 @@ def test_t5_s_candidates_begin_anew(tmp_path: Path) -> None:
     assert model.tokenizer.pieces(rows.prompt) == ["ab", ":", "</s>"]
     assert [model.tokenizer.pieces(row) for row in rows.candidates] == [["ab"], [" a"]]
     assert rows.starts == [0, 0]
+
+
+def test_an_empty_prompt_has_the_beginning_token_alone() -> None:
+    joint = Tokenizer(merging.tokenizer(begins=True, ends=True)).encode_joint([""], [["ab", "c"]])
+    begin = merging.tokenizer().token_to_id("<s>")
+
+    assert joint[0].prompt == [begin]
+    assert joint[0].starts == [0, 0]
+
+
+@pytest.mark.slow
+def test_each_prompt_needs_room_for_its_own_candidates() -> None:
+    model = model_of("llama")
+    room = model.model.config.max_length
+    assert room is not None
+    long = "c" * (room - 3)
+    short = "b" * (room - 3)
+    prompts = [long, "c"]
+    candidates = [[" a", " b"], [f" {short}", " b"]]
+
+    together = model.score(prompts, candidates)
+
+    for prompt, own, scores in zip(prompts, candidates, together, strict=True):
+        np.testing.assert_allclose(scores, model.score([prompt], [own])[0], rtol=1e-5, atol=1e-5)
+    with pytest.raises(UserError, match="do not fit a model"):
+        model.score([long], [[f" {short}", " b"]])

@@ -92,6 +92,13 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
         assert len(part) < len(full)
 
 
+def test_a_stop_that_is_the_name_of_a_byte_is_no_token(model: language.TextModel) -> None:
+    # A tokenizer of bytes names the blank so, and the letter itself has two bytes.
+    blank = "\u0120"
+    assert model.tokenizer.find(blank) is not None
+    assert model._stop_tokens(["</s>", blank, "no such token"]) == [model.tokenizer.find("</s>")]
+
+
 @pytest.mark.slow
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts = ["go to", "turn", "go"]
@@ -125,6 +132,19 @@ def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part:
         text_files.pin(run, model, "small")
     (run / "plan.json").unlink()
     text_files.pin(run, model, "small")
+
+
+def test_answers_with_and_without_a_chat_template_are_not_mixed(worded: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(worded, tmp_path / "model")
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+    run = tmp_path / "run"
+    run.mkdir()
+    text_files.pin(run, model, "small")
+
+    (model / "chat_template.jinja").unlink()
+
+    with pytest.raises(UserError, match=r"config\.model=small: has another chat_template\.jinja than when"):
+        text_files.pin(run, model, "small")
 
 
 def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> None:
@@ -172,6 +192,7 @@ def test_weights_that_are_no_numbers_rank_nothing(model: language.TextModel) -> 
         (lambda model: model.score(["the key"], "red"), "candidates is one text: must be a list of texts, such as ['red']"),
         (lambda model: model.states("the key"), "texts is one text: must be a list of texts, such as ['the key']"),
         (lambda model: model.look(["a", "b"], ["c"]), "1 texts for 2 prompts: must be one for each"),
+        (lambda model: model.generate(["a \ud800"]), "'a \\ud800': half of a character stands in its texts (surrogates not allowed)"),
         (lambda model: model.generate(["the key"], most=0), "most=0: must be at least 1"),
         (lambda model: model.generate(["the key"], count=0), "count=0: must be at least 1"),
     ],

@@ -17,6 +17,7 @@ from motif_jax.motif.annotation.annotator import Question, check_annotator, make
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.chat_client import ChatClient
 from tests import made_up_judge
+from tests.lm.gguf import gguf_writing
 from tests.reward_fixtures import annotation_config
 
 TEXTS = ("You kill the newt!", "", "You see here a key.", 'The door is locked. It\'s "shut".')
@@ -131,6 +132,31 @@ def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
 def test_a_moved_folder_is_the_same_model(config, tmp_path) -> None:
     moved = made_up_judge.write(tmp_path / "elsewhere" / "made-up")
     assert make_annotator(config()).identity == make_annotator(config(**{"model.model": str(moved)})).identity
+
+
+def test_files_that_are_not_read_do_not_make_another_model(config, tmp_path) -> None:
+    model = made_up_judge.write(tmp_path / "made-up")
+    before = make_annotator(config(**{"model.model": str(model)})).identity
+
+    # As transformers and vLLM put them into the hub's cache.
+    for name in ("merges.txt", "spiece.model", "pytorch_model.bin"):
+        (model / name).write_text("x")
+
+    assert make_annotator(config(**{"model.model": str(model)})).identity == before
+
+
+def test_a_folder_of_one_gguf_file_is_that_file(config, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = made_up_judge.write(tmp_path / "made-up")
+    file = gguf_writing.write(model, tmp_path / "packed" / "judge.gguf")
+
+    identities = []
+    for name in (file, file.parent):
+        named = config(**{"model.model": str(name)})
+        check_annotator(named, PAIR)
+        identities.append(make_annotator(named).identity["revision"])
+
+    assert identities[0] == identities[1]
 
 
 def test_a_base_model_reads_plain_text(config, tmp_path) -> None:

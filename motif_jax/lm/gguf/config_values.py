@@ -39,6 +39,8 @@ _LOW, _HIGH, _ORIGINAL = 1.0, 4.0, 8192
 _TOKENS = {"bos_token_id": "bos_token_id", "pad_token_id": "padding_token_id"}
 # Tokens that end a text: of a document, and of a turn.
 _ENDS = ("eos_token_id", "eot_token_id")
+# A file without `eot_token_id` may have the end of a turn all the same: llama.cpp finds it by these texts.
+_TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>")
 
 
 def config_values(path: str | Path) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def config_values(path: str | Path) -> dict[str, Any]:
     if architecture == "gemma3":
         values["query_pre_attn_scalar"] = _gemma_scalar(values)
         values |= _pattern(metadata)
-    values |= _special_tokens(metadata)
+    values |= _special_tokens(metadata, values["vocab_size"])
     _require_whole_heads(path, metadata, architecture, values)
     scaling = _scaling(path, header, architecture, values)
     if scaling is not None:
@@ -98,10 +100,19 @@ def _pattern(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {"sliding_window_pattern": pattern}
 
 
-def _special_tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {entry: metadata.get(f"tokenizer.ggml.{key}") for entry, key in _TOKENS.items()}
-    ends = [metadata[f"tokenizer.ggml.{key}"] for key in _ENDS if f"tokenizer.ggml.{key}" in metadata]
-    distinct = list(dict.fromkeys(ends))
+def _special_tokens(metadata: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
+    """The numbers of special tokens; those without a row in the table are left out, as llama.cpp does."""
+
+    def number_of(key: str) -> int | None:
+        number = metadata.get(f"tokenizer.ggml.{key}")
+        return number if number is not None and 0 <= number < vocab_size else None
+
+    values: dict[str, Any] = {entry: number_of(key) for entry, key in _TOKENS.items()}
+    ends = [number_of(key) for key in _ENDS]
+    if ends[-1] is None:
+        tokens = metadata.get("tokenizer.ggml.tokens", [])
+        ends += [tokens.index(text) for text in _TURN_ENDS if text in tokens]
+    distinct = list(dict.fromkeys(end for end in ends if end is not None))
     if distinct:
         values["eos_token_id"] = distinct[0] if len(distinct) == 1 else distinct
     return values

@@ -83,7 +83,7 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
     merges = metadata.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
         raise UserError(f"{path}: tokenizer.ggml.merges is missing")
-    words = metadata.get("tokenizer.ggml.pre", "default")
+    words = _words_of(path, metadata)
     vocabulary = {token: number for number, token in enumerate(tokens)}
     pairs = [_pair(merge) for merge in merges]
     for first, second in pairs:
@@ -108,6 +108,20 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
         allowed = ", ".join((*_GPT2, *_DIGIT_BY_DIGIT, *_LLAMA3, *_QWEN2))
         raise UserError(f"{path}: tokenizer.ggml.pre is {words!r}, must be one of {allowed}")
     return backend
+
+
+def _words_of(path: str | Path, metadata: Mapping[str, Any]) -> str:
+    """llama.cpp's name of how texts are cut into words, which files of before May 2024 lack."""
+    words = metadata.get("tokenizer.ggml.pre")
+    if words is not None:
+        return str(words)
+    architecture = metadata.get("general.architecture")
+    if architecture in ("qwen2", "qwen3"):
+        return "qwen2"
+    raise UserError(
+        f"{path}: tokenizer.ggml.pre is missing, which says how texts are cut into words (architecture {architecture}): "
+        "take a newer file of this model"
+    )
 
 
 def _split(words: str) -> Any:
@@ -143,7 +157,10 @@ def _sentence_piece(path: str | Path, tokens: Sequence[str], metadata: Mapping[s
     )
     steps: list[Any] = [decoders.Replace(_MARK, _BLANK), decoders.ByteFallback(), decoders.Fuse()]
     if metadata.get("tokenizer.ggml.add_space_prefix", True):
-        backend.pre_tokenizer = pre_tokenizers.Metaspace(_MARK, prepend_scheme="first", split=False)
+        # A mark stands before every piece of text, that after a special token included, as in llama.cpp and in Llama 2's file.
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.Prepend(_MARK), normalizers.Replace(_BLANK, _MARK)]
+        )
         steps.append(decoders.Strip(_BLANK, left=1, right=0))
     else:
         backend.normalizer = normalizers.Replace(_BLANK, _MARK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import safetensors
@@ -17,6 +18,8 @@ _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 _SAMPLE = 1 << 20
 _BLOCK = 1 << 16
 _BLOCKS = 64
+# What this package reads of a model. Other programs may put more into the same folder of the hub's cache at any time.
+READ_HERE = ("*.safetensors", "*.gguf", "*.json", "*.jinja")
 _GGUF, _GGUF_MAGIC = ".gguf", b"GGUF"
 
 
@@ -73,9 +76,9 @@ def short_name(model: str) -> str:
     return Path(model).name.removesuffix(".gguf") if is_folder(model) else model
 
 
-def _weights(folder: Path) -> list[Path]:
-    """The files of weights that are not empty, in the order of their names."""
-    paths = [path for pattern in _WEIGHTS for path in folder.glob(pattern)]
+def _weights(folder: Path, patterns: Sequence[str] = _WEIGHTS) -> list[Path]:
+    """The files of weights that match one of `patterns` and are not empty, in the order of their names."""
+    paths = [path for pattern in _WEIGHTS if pattern in patterns for path in folder.glob(pattern)]
     return sorted(path for path in paths if path.stat().st_size)
 
 
@@ -94,8 +97,8 @@ def revision(
     return _commit(model, requested or "main", download_dir, key)
 
 
-def fingerprint(folder: Path) -> str:
-    """A digest of a folder's settings and weights, or of a GGUF file.
+def fingerprint(folder: Path, patterns: Sequence[str] = (*_WEIGHTS, *_SETTINGS)) -> str:
+    """A digest of a folder's settings and weights, whose names match one of `patterns`, or of a GGUF file.
 
     Of weights the size counts, the first and the last megabyte, and blocks evenly spread over the rest: to read 140 GB would take
     minutes. A training changes most tensors, and so some of the blocks.
@@ -105,11 +108,11 @@ def fingerprint(folder: Path) -> str:
         _add_weights(state, folder)
         return state.hexdigest()
     # A set, as a file may match two patterns.
-    settings = {path for pattern in _SETTINGS for path in folder.glob(pattern)}
+    settings = {path for pattern in _SETTINGS if pattern in patterns for path in folder.glob(pattern)}
     for path in sorted(settings):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())
         state.update(path.read_bytes())
-    for path in _weights(folder):
+    for path in _weights(folder, patterns):
         _add_weights(state, path)
     return state.hexdigest()
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from motif_jax.core.errors import printable
 from motif_jax.core.interruption import never
-from motif_jax.core.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.core.verdicts import PAIR, Form
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 from motif_jax.motif.annotation.conversations import ConversationLog
-from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
+from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, is_settled
 from motif_jax.motif.annotation.telemetry import Telemetry
 
 # Is handed answers as soon as they are in the store.
@@ -105,10 +105,9 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         pending = {}
         for question in questions:
             answer = answers.get(question.id)
-            if answer is None:
-                pending[question.id] = question
-            elif answer.label == UNKNOWN and answer.attempts < self._attempts:
-                pending[question.id] = dataclasses.replace(question, attempt=answer.attempts)
+            if not is_settled(answer, self._attempts):
+                attempt = question.attempt if answer is None else answer.attempts
+                pending[question.id] = dataclasses.replace(question, attempt=attempt)
         return list(pending.values())
 
     def live(self) -> dict[str, float | int | str]:

@@ -29,7 +29,7 @@ from motif_jax.core.verdicts import TIE, UNKNOWN
 from motif_jax.motif.annotation import labels as label_math
 from motif_jax.motif.annotation.annotator import Question
 from motif_jax.motif.annotation.questions import QuestionList
-from motif_jax.motif.annotation.store import StoredAnswer, read_answers
+from motif_jax.motif.annotation.store import StoredAnswer, is_settled, read_answers
 
 MANIFEST_FORMAT = 1
 # Sections of a manifest that must be equal in all shards of one annotation.
@@ -147,9 +147,12 @@ class Annotation:
         return shard
 
     def read_answers(
-        self, questions: QuestionList, count: int, manifest: Mapping[str, Any]
+        self, questions: QuestionList, count: int, manifest: Mapping[str, Any], attempts: int = 1
     ) -> tuple[list[StoredAnswer | None], list[int]]:
-        """Reads all `count` shards: the answer to each question, and the indices of unfinished shards."""
+        """Reads all `count` shards: the answer to each question, and the indices of unfinished shards.
+
+        A shard is unfinished where a question has no answer, or an unknown one and is asked again, `attempts` times in all.
+        """
         # A dict, not a set: it keeps the order of the questions.
         ids = {question.id: None for question in questions.questions}
         answers: dict[str, StoredAnswer] = {}
@@ -160,7 +163,10 @@ class Annotation:
             is_finished = False
             if stored is not None and not differences(stored, manifest, BINDING):
                 read_answers(path, answers, ids)
-                is_finished = all(question.id in answers for question in questions.shard(index, count))
+                is_finished = all(
+                    is_settled(answers.get(question.id), attempts)
+                    for question in questions.shard(index, count)
+                )
             if not is_finished:
                 unfinished.append(index)
         return [answers.get(key) for key in ids], unfinished

@@ -84,6 +84,11 @@ class StoredAnswer(NamedTuple):
         return cls(int(answer.label), probabilities, question.attempt + 1, answer.mass)
 
 
+def is_settled(answer: StoredAnswer | None, attempts: int) -> bool:
+    """Whether a question is not asked again: its answer is known, or it was asked `attempts` times."""
+    return answer is not None and (answer.label != UNKNOWN or answer.attempts >= attempts)
+
+
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
     """Which of two answers to one question counts: a known label before an unknown one, else the first.
 

@@ -72,6 +72,35 @@ def test_tokens_that_end_a_turn_end_a_text(tmp_path: Path, folder: Path) -> None
     assert config_values(path)["eos_token_id"] == [2, 5]
 
 
+def tokenized_file(path: Path, folder: Path, turn_end: int | None, tokens: list[str]) -> Path:
+    more: dict[str, Any] = {"tokenizer.ggml.tokens": tokens}
+    if turn_end is not None:
+        more["tokenizer.ggml.eot_token_id"] = turn_end
+    return gguf_writing.write(folder, path, more)
+
+
+@pytest.mark.parametrize(
+    ("turn_end", "ends"), [(None, [2, 6, 4]), (5, [2, 5])], ids=["found by their texts", "named"]
+)
+def test_ends_of_turns_that_a_file_does_not_name_are_found_by_their_texts(
+    tmp_path: Path, folder: Path, turn_end: int | None, ends: list[int]
+) -> None:
+    tokens = ["a", "b", "c", "d", "<end_of_turn>", "e", "<|im_end|>"]
+
+    path = tokenized_file(tmp_path / "model.gguf", folder, turn_end, tokens)
+
+    assert config_values(path)["eos_token_id"] == ends
+
+
+def test_special_tokens_outside_the_table_are_left_out(tmp_path: Path, folder: Path) -> None:
+    outside = {"tokenizer.ggml.padding_token_id": 4294967295, "tokenizer.ggml.eot_token_id": 100_000}
+
+    values = config_values(gguf_writing.write(folder, tmp_path / "model.gguf", outside))
+
+    assert "pad_token_id" not in values
+    assert values["eos_token_id"] == 2
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

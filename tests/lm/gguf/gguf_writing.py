@@ -90,8 +90,12 @@ def write(folder: Path, path: Path, more: dict[str, Any] | None = None, dtype: s
     if described.exists() and "chat_template" in json.loads(described.read_text()):
         writer.add_chat_template(json.loads(described.read_text())["chat_template"])
     for key, value in (more or {}).items():
-        add = writer.add_string if isinstance(value, str) else writer.add_uint32
-        add(key, value)
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        elif isinstance(value, list):
+            writer.add_array(key, value)
+        else:
+            writer.add_uint32(key, value)
     for name, tensor in load_file(folder / SINGLE).items():
         if architecture == "llama" and ".q_proj." in name:
             tensor = neighbours(tensor, values["num_attention_heads"])
@@ -109,14 +113,15 @@ def add_tensor(writer: Any, name: str, tensor: np.ndarray, dtype: str) -> None:
     writer.add_tensor(name, packed, raw_dtype=kind)
 
 
-def add_byte_pairs(writer: Any, backend: Tokenizer, words: str = "gpt-2") -> None:
-    """Adds a tokenizer of byte pairs of bytes."""
+def add_byte_pairs(writer: Any, backend: Tokenizer, words: str | None = "gpt-2") -> None:
+    """Adds a tokenizer of byte pairs of bytes; `words` None: without the name of how words are cut, as old files."""
     values = json.loads(backend.to_str())
     vocabulary = backend.get_vocab(with_added_tokens=True)
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     special = {token["content"] for token in values["added_tokens"]}
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(words)
+    if words is not None:
+        writer.add_tokenizer_pre(words)
     writer.add_token_list(tokens)
     writer.add_token_types([CONTROL if token in special else NORMAL for token in tokens])
     writer.add_token_merges([" ".join(merge) for merge in values["model"]["merges"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ PIECES = {
 SPECIAL = ("<pad>", "<eos>", "<bos>", "<unk>")
 
 
-def byte_pair_file(path: Path, words: str, backend: Tokenizer | None = None, **more: Any) -> Path:
-    writer = gguf.GGUFWriter(path, "llama")
+def byte_pair_file(
+    path: Path, words: str | None, backend: Tokenizer | None = None, architecture: str = "llama", **more: Any
+) -> Path:
+    writer = gguf.GGUFWriter(path, architecture)
     gguf_writing.add_byte_pairs(writer, backend or made_up_judge.tokenizer(), words)
     for key, value in more.items():
         (writer.add_bool if isinstance(value, bool) else writer.add_uint32)(f"tokenizer.ggml.{key}", value)
@@ -94,6 +97,21 @@ def test_words_are_cut_as_the_model_cuts_them(tmp_path: Path, words: str, text: 
     assert [text[start:stop] for _, (start, stop) in backend.pre_tokenizer.pre_tokenize_str(text)] == cut
 
 
+def test_an_old_file_of_qwen_is_cut_as_qwen_cuts(tmp_path: Path) -> None:
+    named = tokenizer.build(byte_pair_file(tmp_path / "named.gguf", "qwen2"))
+
+    unnamed = tokenizer.build(byte_pair_file(tmp_path / "unnamed.gguf", None, architecture="qwen2"))
+
+    assert unnamed.to_str() == named.to_str()
+
+
+def test_an_old_file_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = byte_pair_file(tmp_path / "model.gguf", None)
+
+    with pytest.raises(UserError, match=r"tokenizer\.ggml\.pre is missing.* take a newer file of this model"):
+        tokenizer.build(path)
+
+
 def test_qwen_composes_letters_before_it_cuts(tmp_path: Path) -> None:
     backend = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", "qwen2"))
 
@@ -145,6 +163,18 @@ def test_gemma_begins_without_a_blank(tmp_path: Path, text: str) -> None:
 
     assert backend.encode(text).tokens == ["<bos>", *merged(text.replace(" ", "▁"))]
     assert backend.decode(backend.encode(text).ids) == text
+
+
+@pytest.mark.parametrize("text", ["[turn]abc", "[turn] abc", "<bos>abc[turn]ca<eos>"])
+def test_a_mark_stands_before_each_text_after_a_whole_token(tmp_path: Path, text: str) -> None:
+    """As llama.cpp has it: each text between whole tokens gets a blank in front, one that begins with a blank as well."""
+    backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "llama"))
+    expected = []
+    for part in re.split(r"(\[turn\]|<bos>|<eos>)", text):
+        is_whole = part.startswith(("[", "<"))
+        expected += [part] if is_whole else merged("▁" + part.replace(" ", "▁")) if part else []
+
+    assert backend.encode(text, add_special_tokens=False).tokens == expected
 
 
 def test_what_has_no_piece_is_bytes(tmp_path: Path) -> None:

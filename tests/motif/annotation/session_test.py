@@ -262,6 +262,11 @@ def test_answers_are_read_in_the_order_of_the_questions(half_annotated):
     assert unfinished == [1]
 
 
+@pytest.mark.parametrize(("attempts", "unfinished"), [(1, [1]), (2, [0, 1])])
+def test_a_shard_that_asks_again_is_unfinished(half_annotated, attempts, unfinished):
+    assert half_annotated.read_answers(four_questions(), 2, MANIFEST, attempts)[1] == unfinished
+
+
 def test_shards_of_another_manifest_are_not_read(half_annotated):
     answers, unfinished = half_annotated.read_answers(four_questions(), 2, {"name": "other"})
 
