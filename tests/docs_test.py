@@ -288,6 +288,12 @@ def test_the_table_of_judges_is_that_of_the_studies_rows() -> None:
     assert script["table"]() in (REPOSITORY / "docs/results_judges.md").read_text(encoding="utf-8")
 
 
+def test_the_judges_are_laid_beside_the_lexicon_by_their_kept_answers() -> None:
+    script = runpy.run_path(str(REPOSITORY / "docs/studies/judges_beside_lexicon.py"))
+
+    assert script["table"]() in (REPOSITORY / "docs/results_judges.md").read_text(encoding="utf-8")
+
+
 def test_the_readme_fits_on_a_page() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 900
 

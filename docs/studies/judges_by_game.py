@@ -92,7 +92,7 @@ GAMES = (
     Game(
         "staircase",
         "success",
-        _of("judges_staircase", "qwen15", "lexicon", "coin", "task", alike="any_text")
+        _of("judges_staircase", *_JUDGED, "task", alike="any_text")
         | _of("nethack_laptop", random="staircase_random"),
     ),
 )

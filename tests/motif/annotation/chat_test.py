@@ -15,7 +15,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.motif.annotation.annotator import Question, make_annotator, with_annotator_defaults
+from motif_jax.motif.annotation.annotator import Annotator, Question, make_annotator, with_annotator_defaults
 from motif_jax.motif.annotation.chat import check_chat, json_option, without_surrogates
 from tests.reward_fixtures import annotation_config
 
@@ -192,19 +192,41 @@ def ollama() -> Iterator[OllamaServer]:
     server.server_close()
 
 
-def test_the_documented_judge_asks_a_second_time_without_a_verdict(ollama: OllamaServer) -> None:
+def documented_judge(port: int, monkeypatch: pytest.MonkeyPatch) -> Annotator:
+    """The judge of docs/annotation.md, which asks a server at `port`."""
     page = (REPOSITORY / "docs/annotation.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (example,) = (code for code in examples if "ChatAnnotator" in code)
     scope: dict[str, Any] = {}
     exec(example, scope)
-    options = json.dumps({"url": f"http://127.0.0.1:{ollama.server_port}", "model": "llama3.2"})
-    config = with_annotator_defaults(annotation_config({"options": options}))
+    monkeypatch.setenv("OLLAMA_HOST", f"http://127.0.0.1:{port}")
+    config = with_annotator_defaults(annotation_config({"options": json.dumps({"model": "llama3.2"})}))
+    judge: Annotator = scope["Ollama"](config, PAIR, None)
+    return judge
+
+
+def test_the_documented_judge_asks_a_second_time_without_a_verdict(
+    ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = documented_judge(ollama.server_port, monkeypatch)
     questions = [Question("a" * 32, ("x", "y")), Question("b" * 32, ("z", "y"))]
 
-    answers = dict(scope["Ollama"](config, PAIR, None).annotate(questions))
+    answers = dict(judge.annotate(questions))
 
     assert [answers[position].label for position in (0, 1)] == [SECOND, FIRST]
     assert [answers[position].retried for position in (0, 1)] == [False, True]
     assert {request["path"] for request in ollama.requests} == {"/api/chat"}
     assert [len(request["messages"]) for request in ollama.requests] == [2, 2, 4]
+
+
+def test_the_documented_judge_names_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = documented_judge(1, monkeypatch)
+
+    with pytest.raises(UserError, match=r"127\.0\.0\.1:1/api/chat: .* start the server, or set OLLAMA_HOST"):
+        dict(judge.annotate([Question("a" * 32, ("x", "y"))]))
+
+
+def test_a_moved_server_is_the_same_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    identities = [documented_judge(port, monkeypatch).identity for port in (1, 2)]
+
+    assert identities[0] == identities[1]
