@@ -68,13 +68,13 @@ def test_an_answer_that_a_kill_cuts_off_is_a_death() -> None:
 
 
 class Slow:
-    """Works for 2.5 seconds in small steps, which it reports where it is asked to."""
+    """Works for 5 seconds in small steps, which it reports where it is asked to."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
         worker_process.PROGRESS_SECONDS = 0.1  # of this process
 
     def answer(self, request: bool) -> str:
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + 5.0
         while time.monotonic() < end:
             time.sleep(0.05)
             if request:
@@ -89,7 +89,7 @@ class Slow:
 def test_a_long_job_is_no_hang_while_it_reports_its_steps(
     monkeypatch: pytest.MonkeyPatch, reports: bool, answer: str | None, num_deaths: int
 ) -> None:
-    monkeypatch.setattr(worker_process, "HANG_SECONDS", 1.0)
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 2.0)
     deaths: list[int] = []
 
     answers = list(run_jobs(Slow, {}, [reports], 1, None, lambda job: None, on_death=deaths.append))
