@@ -110,7 +110,7 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
     distances = np.abs(np.asarray(statistics["quantile_levels"]) - quantile)
     nearest = int(np.argmin(distances))
     share = _percent(advice["paid_shares"][nearest])
-    line = f"reward.quantile={quantile:g} pays {share} of the dataset's steps"
+    line = f"reward.quantile={quantile:g} pays {share} of the training dataset's steps"
     if advice["threshold"] is None:
         return f"{line}\n{_misjudged(advice)}"
 
