@@ -302,7 +302,7 @@ def _steering() -> dict[str, Any]:
             f"configs/train_reward.py:quickstart {_DATASET} --config.annotator={method} --config.labels.soft=True --config.epochs=8"
         )
     task_alone = "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=1"
-    # Chosen on seed 1. This judge likes half of all texts better than silence, so that `reward.threshold=auto` finds no threshold, and
+    # Chosen on seed 1. This judge likes nearly all texts better than silence, so that `reward.threshold=auto` would pay too many, and
     # above the median "Ouch!  That hurts!" is paid, too; above 0.95 only kobolds are.
     above = "--config.reward.threshold=quantile --config.reward.quantile=0.85"
     methods = {
