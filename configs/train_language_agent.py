@@ -90,6 +90,7 @@ _BASE = {
     "reward": {"intrinsic_coefficient": 0.0, "extrinsic_coefficient": 1.0},
     "reward.extrinsic_scale": 20.0,
     "reward.extrinsic_clip": 20.0,
+    "algorithm.positive_reward": True,
     "actors": {
         "workers": 1,
         "envs_per_worker": 32,

@@ -14,6 +14,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from motif_jax import agents, wrappers
 from motif_jax.core.errors import UserError
+from motif_jax.envs.gym_task import text_readers
 from motif_jax.rl.algorithms import total_reward
 
 SAID = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
@@ -228,6 +229,16 @@ def test_a_key_that_no_step_has_is_warned_of_once() -> None:
 def test_a_path_that_observations_do_not_have_is_refused() -> None:
     with pytest.raises(UserError, match="text=obs:massage: the observations have no 'massage' but message"):
         wrappers.IntrinsicReward(Talking(), worth, TERMS, text="obs:massage")
+
+
+@pytest.mark.parametrize("source", ["obs:1", "obs:0.a.b"])
+def test_a_path_may_lead_through_tuples_and_keys_with_dots(source: str) -> None:
+    text = gymnasium.spaces.Text(8)
+    space = gymnasium.spaces.Tuple([gymnasium.spaces.Dict({"a.b": text}), text])
+
+    text_readers._require_path(space, source)
+    with pytest.raises(UserError, match=f"the observations have no '{source[4:]}!' but 0, 1"):
+        text_readers._require_path(space, f"{source}!")
 
 
 class WithoutMasks(gymnasium.vector.VectorWrapper):

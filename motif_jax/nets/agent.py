@@ -239,9 +239,15 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
         unread = {spec.count_field, spec.mask_field}
         if not (spec.observed_text or config.read_text):
             unread.add(spec.text_field)
-        return tuple(sorted(set(spec.observation) - unread))
+        fields = tuple(sorted(set(spec.observation) - unread))
+        if not fields:
+            remedy = ": --config.network.read_text=True reads the text" if spec.text_field else ""
+            raise UserError(
+                f"config.environment.name: its observation has nothing that the network reads{remedy}"
+            )
+        return fields
 
-    fields: tuple[str, ...] = film.FIELDS if kind == FILM else NETHACK_FIELDS
+    fields = film.FIELDS if kind == FILM else NETHACK_FIELDS
     missing = [field for field in fields if field not in spec.observation]
     if missing:
         raise UserError(

@@ -51,6 +51,10 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
         for number in range(ROUNDS):
             shares = _shares(logits[-1])
             counts, returns = _play_round(environment, shares, seed, number, progress)
+            if not np.isfinite(returns).all():
+                raise UserError(
+                    f"config.policy=fixed: must be another for {name}, whose returns are not all numbers"
+                )
             advantages = returns - returns.mean()
             # Gradient of an episode's log-probability with respect to the logits: [episodes, actions].
             gradients = counts - counts.sum(-1, keepdims=True) * shares

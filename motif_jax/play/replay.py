@@ -245,11 +245,11 @@ def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
     by_index = {row["index"]: row for row in rows}
     key = return_key(rows)
-    by_word = {
-        "best": [max(rows, key=lambda row: row[key])["index"]],
-        "worst": [min(rows, key=lambda row: row[key])["index"]],
-        "all": sorted(by_index),
-    }
+    # A return that is no number, as after an infinite reward, is neither.
+    ranked = sorted((row for row in rows if row[key] is not None), key=lambda row: row[key])
+    by_word = {"all": sorted(by_index)}
+    if ranked:
+        by_word |= {"best": [ranked[-1]["index"]], "worst": [ranked[0]["index"]]}
     chosen: list[int] = []
     for part in (part.strip() for part in str(config.episodes).split(",")):
         is_valid = part in by_word or (checks.is_natural(part) and int(part) in by_index)

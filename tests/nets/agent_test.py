@@ -14,6 +14,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.nethack import status
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.nets import agent, layout, tile_embedding, underfoot
 from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.nets.config import GameNetwork
@@ -353,6 +354,20 @@ def test_a_network_reads_the_caption_of_a_gymnasium_task_only_when_asked() -> No
     assert agent.make_agent_network(GameNetwork(), spec).fields == ("observation",)
     assert agent.make_agent_network(GameNetwork(), plain).fields == ("observation",)
     assert agent.make_agent_network(GameNetwork(read_text=True), spec).fields == ("caption", "observation")
+
+
+def test_an_observation_with_nothing_to_read_is_refused() -> None:
+    text = ArraySpec((8,), "uint8")
+    spec = EnvironmentSpec({"caption": text}, 2, text_field="caption", observed_text=False)
+    for bare, remedy in (
+        (EnvironmentSpec({}, 2), ""),
+        (spec, ": --config.network.read_text=True reads the text"),
+    ):
+        with pytest.raises(UserError) as error:
+            agent.make_agent_network(GameNetwork(), bare)
+        assert str(error.value) == (
+            f"config.environment.name: its observation has nothing that the network reads{remedy}"
+        )
 
 
 def test_a_network_reads_texts_that_belong_to_the_observation() -> None:

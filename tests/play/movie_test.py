@@ -7,7 +7,7 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.play import watching
@@ -85,6 +85,22 @@ def test_a_gif_has_the_bytes_that_pillow_writes(steps):
     options = {"duration": 83, "loop": 0, "optimize": False}
     images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], **options)
     assert encoded == buffer.getvalue()
+
+
+@pytest.mark.parametrize("reward", [np.inf, -np.inf, np.nan, 1e300])
+def test_a_reward_that_is_no_number_has_no_bar(reward):
+    rewards = np.zeros(4)
+    without = bars(rewards)
+    rewards[2] = reward
+
+    assert bars(rewards) == without
+
+
+def bars(rewards):
+    """The picture of the bars of rewards."""
+    picture = Image.new("RGB", (100, 60))
+    movie._draw_bars(ImageDraw.Draw(picture), rewards, 1, 100, 5)
+    return picture.tobytes()
 
 
 def test_lines_of_a_text_stand_in_one_of_the_movie():

@@ -23,6 +23,8 @@ from motif_jax.envs.gym_task import captions
 BINS = "environment.action_bins"
 MASK = "environment.action_mask"
 MAX_ACTIONS = 4096
+# Recordings and running episodes keep an action in 16 bits.
+_MOST_NUMBERED = 32_768
 _LEAST_BINS = 2
 
 
@@ -102,6 +104,10 @@ class ActionTable:
         self._values: list[Any] | None = None
         if isinstance(space, gymnasium.spaces.Discrete):
             self.count = int(space.n)
+            if self.count > _MOST_NUMBERED:
+                raise UnsupportedActionsError(
+                    f"{space} has {self.count:,} actions, more than {_MOST_NUMBERED:,}"
+                )
             self._first = int(space.start)
             return
 

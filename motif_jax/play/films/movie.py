@@ -137,6 +137,8 @@ def _facts(film: Film, step: int) -> str:
 
 def _draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -> None:
     """Draws the rewards [steps] over the whole width, and where `step` is."""
+    # What is no number, or too large for one, has no bar: the library draws a line to it for seconds.
+    rewards = np.nan_to_num(rewards.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     high = max(float(rewards.max()), 1e-9)
     low = min(0.0, float(rewards.min()))
     zero = top + _BAR_HEIGHT - 6 - (0 - low) / (high - low) * (_BAR_HEIGHT - 12)

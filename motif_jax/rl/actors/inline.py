@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.rl.actors.group import SlotGroup
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotSink
@@ -45,7 +46,14 @@ class InlineActors(Rollouts):
         return {**super().state(), "records": self._records}
 
     def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
-        """See `Rollouts.restore`: every group continues in the middle of its slot."""
+        """See `Rollouts.restore`: every group continues in the middle of its slot.
+
+        Raises UserError: the state is that of processes, which do not stop in the middle of a slot.
+        """
+        if "records" not in state:
+            raise UserError(
+                "config.serial=True: must be False as when the run started (or choose another --workdir): its games ran in processes"
+            )
         super().restore(state, block)
         self._free = [deque(slots) for slots in state["free"]]
         self._active = list(state["active"])

@@ -72,12 +72,13 @@ class SlotLayout:
     ) -> SlotLayout:
         """Lays out slots with `spec`'s observation fields, and room for `remembered` actions of each running episode.
 
-        Raises ValueError: an observation field has the name of a field of the slots.
+        Raises UserError: an observation field has the name of a field of the slots.
         """
         clashing = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_GROUP_ARRAYS}
         if clashing:
-            raise ValueError(
-                f"observation fields {sorted(clashing)} have names of fields of trajectory slots"
+            raise UserError(
+                f"config.environment.name: its observation has fields named {', '.join(sorted(clashing))}, as parts of a trajectory are: "
+                "give them other names by a wrapper (--config.environment.wrappers)"
             )
 
         leading = (groups * per_group, rollout + 1, envs)

@@ -66,6 +66,8 @@ def check(plan: UpdatePlan) -> None:
     has_scale = settings.advantage_scale == BATCH or settings.value_normalisation != "none"
     allowed = "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
     require(has_scale, "algorithm.advantage_scale", settings.advantage_scale, allowed)
+    has_discount = settings.gamma > 0 or not plan.compat.vtrace_bootstrap
+    require(has_discount, "algorithm.gamma", settings.gamma, "above 0 with config.compat.vtrace_bootstrap")
 
 
 def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array) -> AppoTrainState:

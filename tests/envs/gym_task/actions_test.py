@@ -95,6 +95,7 @@ def test_an_environment_that_writes_into_its_action_changes_no_later_one() -> No
         (spaces.Box(-1, 1, (9,), np.float32), 3, "gives 19,683 actions, more than 4,096; use fewer"),
         (spaces.MultiBinary(13), 0, "gives 8,192 actions, more than 4,096"),
         (spaces.Text(5), 0, "a Text cannot be played"),
+        (spaces.Discrete(32_769), 0, "has 32,769 actions, more than 32,768"),
     ],
 )
 def test_spaces_that_cannot_be_played_are_refused(space: spaces.Space, bins: int, message: str) -> None:

@@ -213,7 +213,9 @@ def test_without_ties_and_empty_text_nothing_is_advised() -> None:
     without = statistics(NONE, NONE)
     assert without["advice"]["threshold"] is None
     assert threshold.facts(without) == []
-    assert threshold.describe(without, 0.6) == "reward.quantile=0.6 pays 31 % of the training dataset's steps\n"
+    assert (
+        threshold.describe(without, 0.6) == "reward.quantile=0.6 pays 31 % of the training dataset's steps\n"
+    )
 
 
 def test_a_share_of_all_steps_is_written_as_100_percent() -> None:

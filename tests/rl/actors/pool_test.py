@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rl.actors.group import episode_seed
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
-from motif_jax.rl.actors.slots import CARRIED_FIELDS, MAGIC
+from motif_jax.rl.actors.slots import CARRIED_FIELDS, MAGIC, SlotLayout
 from tests.play.stand_ins import StopsAfter
 from tests.processes import still_there
 
@@ -281,3 +283,16 @@ def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
         pool.release(finished[0])
         ready = pool.ready(5.0) or pool.ready(5.0)
         assert [(entry.slot, entry.row) for entry in ready] == [(finished[0], 0)]
+
+
+def test_fields_with_names_of_a_trajectory_are_refused() -> None:
+    field = ArraySpec((2,), "float32")
+    with pytest.raises(
+        UserError, match=r"has fields named action, reward, as parts of a trajectory are: give them"
+    ):
+        SlotLayout.of(EnvironmentSpec({"reward": field, "action": field, "view": field}, 2), 1, 2, 3, 1)
+
+
+def test_a_run_in_processes_is_not_continued_in_one() -> None:
+    with pytest.raises(UserError, match=r"config\.serial=True: must be False as when the run started"):
+        InlineActors.restore(object.__new__(InlineActors), {"free": []}, np.zeros(0))

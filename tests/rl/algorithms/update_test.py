@@ -14,6 +14,7 @@ from motif_jax.core.sections import Optimizer
 from motif_jax.glam.config import QLearning
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.config import Appo, Ppo
+from tests.reward_fixtures import load_config
 from tests.rl.algorithms import linear_updates
 from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
 
@@ -115,7 +116,7 @@ def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
     state, update = start(config(algorithm))
     rollouts = batch(padding=0.0)
     recorded = np.asarray(trajectory.recorded(rollouts))
-    reward = np.maximum(rollouts.reward, 0) if isinstance(algorithm, Ppo | QLearning) else rollouts.reward
+    reward = np.maximum(rollouts.reward, 0) if isinstance(algorithm, QLearning) else rollouts.reward
     extrinsic = np.clip(1.5 * reward, -1.2, 1.2)
     intrinsic = rollouts.intrinsic_reward / np.sqrt(rollouts.observation["count"][:-1])
     _, metrics = update(state, rollouts)
@@ -157,14 +158,22 @@ def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_t
 
 @pytest.mark.parametrize("name", ["ppo", "drrn"])
 def test_a_negative_task_reward_counts_only_where_it_is_to(name: str) -> None:
+    positive = dataclasses.replace(ALGORITHMS[name], positive_reward=True)
     signed = dataclasses.replace(ALGORITHMS[name], positive_reward=False)
     rollouts = batch()
     floored = rollouts._replace(reward=np.maximum(rollouts.reward, 0))
-    state, update = start(config(ALGORITHMS[name]))
+    state, update = start(config(positive))
     _, update_signed = start(config(signed))
     default = change(state, update(state, rollouts)[0])
     np.testing.assert_allclose(default, change(state, update_signed(state, floored)[0]), rtol=1e-5)
     assert not np.allclose(default, change(state, update_signed(state, rollouts)[0]), atol=1e-4)
+
+
+def test_a_task_takes_away_rewards_but_where_glam_s_code_does_not_count_them() -> None:
+    """PPO may be chosen for any task, many of which pay below 0."""
+    assert not Ppo().positive_reward
+    assert load_config("train_language_agent", "", {}).algorithm.positive_reward
+    assert load_config("train_agent", "symbolic", {}).algorithm.positive_reward
 
 
 def test_a_batch_of_wrong_shape_is_refused() -> None:
