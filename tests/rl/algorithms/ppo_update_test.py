@@ -170,7 +170,7 @@ def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
             state.params, rollouts.observation, rollouts.initial_state, rollouts.first
         )
         intrinsic = rollouts.intrinsic_reward / np.sqrt(rollouts.observation["count"][:-1])
-        reward = 0.7 * jnp.maximum(rollouts.reward, 0) + 0.4 * intrinsic
+        reward = 0.7 * rollouts.reward + 0.4 * intrinsic
         discount = settings.gamma * (1.0 - trajectory.done(rollouts))
         target = ppo.targets(
             rollouts.behaviour_value, values[-1], reward, discount, rollouts.last[:-1], settings.gae_lambda
