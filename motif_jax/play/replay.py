@@ -243,6 +243,8 @@ def _game_of_row(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) 
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
+    allowed = "an evaluation of games by evaluate; those of texts are read on their own page"
+    checks.require_key(config, "evaluation", all("actions" in row for row in rows), allowed)
     by_index = {row["index"]: row for row in rows}
     key = return_key(rows)
     # A return that is no number, as after an infinite reward, is neither.
