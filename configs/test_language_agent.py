@@ -49,6 +49,6 @@ _SMOKE = {
     "lanes": 2,
     "resamples": 200,
     "workers": 1,
-    "tests": "no_modification_test,adj_synonym",
+    "tests": "no_modification_test",
 }
 get_config = configs(KEYS, {"smoke": _SMOKE})

@@ -11,6 +11,11 @@ die() {
   exit 2
 }
 
+# no_arguments "$@": for scripts that take none, before they remove or make anything.
+no_arguments() {
+  [ $# -eq 0 ] || die "no arguments are expected, in place of $*: the head of the script says what it does"
+}
+
 # folder_of GIVEN DEFAULT: the folder that a script was given, as its caller means it, whose own folder need not be the repository.
 # To be asked before the script goes there.
 folder_of() {

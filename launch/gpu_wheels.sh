@@ -6,9 +6,9 @@
 #   GPU_WHEELS="nle minigrid"              the packages, with the versions of launch/constraints.txt
 #   GPU_PYTHON=3.12                        the Python of that machine
 set -euo pipefail
-repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+folder=$(folder_of "${1:-}" .gpu_wheels)
 cd "$repository"
-folder=${1:-.gpu_wheels}
 packages=${GPU_WHEELS:-nle gymnasium Farama-Notifications minigrid pygame-ce ml_collections tensorboardX}
 version=${GPU_PYTHON:-3.12}
 python=$repository/.venv/bin/python
@@ -24,8 +24,11 @@ platforms=(--platform any)
 for glibc in 5 12 17 24 27 28 31 34; do platforms+=(--platform "manylinux_2_${glibc}_x86_64"); done
 for name in manylinux1 manylinux2010 manylinux2014; do platforms+=(--platform "${name}_x86_64"); done
 
-rm -rf "$folder"
 mkdir -p "$folder"
+# Wheels of an earlier call would be installed, too; what else is in the folder is not ours to remove.
+others=$(find "$folder" -mindepth 1 -maxdepth 1 ! -name '*.whl' -print -quit)
+[ -z "$others" ] || die "$folder has more than wheels ($others): name an empty folder"
+rm -f "$folder"/*.whl
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
   --python-version "$version" --implementation cp "${platforms[@]}" --dest "$folder" "${pinned[@]}" 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
 du -sh "$folder" | cut -f1 | sed "s|\$| of wheels in $folder|"

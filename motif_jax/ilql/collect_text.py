@@ -150,6 +150,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _in_words(meta: dict[str, Any]) -> str:
+    if not meta["dialogues"]:
+        return "no dialogues: none of the episodes led to one; more config.num_dialogues, or another config.seed, may have some"
     facts = "".join(f"; {name.replace('_', ' ')} {value:,}" for name, value in meta["facts"].items())
     failures = meta.get("failed_requests", 0)
     failed = f"; {failures:,} requests to the server failed and were made again" if failures else ""

@@ -84,7 +84,7 @@ def _check_tokenizer(config: LanguageModelConfig) -> Path | None:
     if settings.folder:
         return checks.existing_folder(config, "tokenizer.folder")
 
-    allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
+    allowed = "None where no tokenizer is given: tokens are those of a tokenizer, name it with --config.tokenizer.folder=FOLDER"
     checks.require_key(config, "tokens", not config.tokens, allowed)
     byte_pairs.check_phrase(settings.phrase)
     smallest = byte_pairs.smallest(config.model.architecture)

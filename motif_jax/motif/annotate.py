@@ -99,6 +99,8 @@ def _check_measures(config: ConfigDict) -> None:
         reads_items = annotator_class(config.annotator).reads_items
         allowed = f"False: the annotator {config.annotator} reads no messages"
         checks.require_key(config, "probe", reads_items, allowed)
+        allowed = "False with config.probe=True, which asks its pairs"
+        checks.require_key(config, "dry_run", not config.dry_run, allowed)
         judge_probes.read(config.probe_pairs)
 
 

@@ -163,7 +163,7 @@ SETUPS_REFUSED = [
         "agent.dir=None: must be a folder: give it with --config.agent.dir=DIR",
     ),
     ({"agent.checkpoint": "x"}, "agent.checkpoint='x': must be latest, best or a step"),
-    ({"reward.dir": "nowhere"}, "reward.dir='nowhere': must be an existing folder"),
+    ({"reward.dir": "nowhere"}, "reward.dir='nowhere': must be an existing folder, or a .safetensors file"),
     (
         {"reward.step": 1, "environment.name": "NetHackScore-v1"},
         "reward.step=1: must be left at None, or given together with reward.dir",

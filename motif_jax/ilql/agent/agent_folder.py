@@ -130,7 +130,7 @@ def find(folder: str | Path, key: str) -> Path:
     unfinished = (Path(folder) / "checkpoints").is_dir()
     reason = f"it has no {AGENT}/{FILE}"
     if unfinished:
-        reason = "its training has not ended: give its command again"
+        reason = "its training has not ended (give its command again), or was no training of train_text"
     raise UserError(f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {reason}")
 
 

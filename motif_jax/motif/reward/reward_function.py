@@ -120,7 +120,7 @@ def check_place(path: str, key: str) -> None:
     """Requires that `path`, the value of `key`, is a .safetensors file or an existing folder."""
     is_file = Path(path).suffix == FILE_SUFFIX and Path(path).is_file()
     if not is_file:
-        checks.require(os.path.isdir(path), key, path, "an existing folder")
+        checks.require(os.path.isdir(path), key, path, "an existing folder, or a .safetensors file")
 
 
 def open_reward(path: str | Path, step: int | None = None) -> RewardModel:

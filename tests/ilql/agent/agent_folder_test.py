@@ -164,7 +164,10 @@ def test_a_folder_without_an_agent_is_refused(tmp_path: Path) -> None:
 def test_a_training_that_has_not_ended_has_no_agent(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
 
-    with pytest.raises(UserError, match="its training has not ended: give its command again"):
+    with pytest.raises(
+        UserError,
+        match=r"its training has not ended \(give its command again\), or was no training of train_text",
+    ):
         agent_folder.find(tmp_path, "key")
 
 
