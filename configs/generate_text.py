@@ -20,7 +20,7 @@ KEYS = {
         "whether prompts are turns by the model's own chat template, a plain text the user's: 'auto': where the model has one; 'always'; 'never': "
         "plain text, as it is",
     ),
-    "most": length_key(64, "greatest number of tokens to generate"),
+    "max_new_tokens": length_key(64, "greatest number of tokens to generate"),
     "count": positive(1, "continuations of each prompt; several are drawn or beams"),
     "beams": Key(False, "searches `count` beams in place of drawing"),
     "stops": Key("", "texts before which a continuation ends, with | between them"),

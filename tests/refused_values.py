@@ -78,7 +78,7 @@ REFUSED = {
     "export_language_agent.py": """agent=AT/none""",
     "export_reward.py": """reward.dir=None""",
     "export_text_agent.py": """agent=AT/none""",
-    "generate_text.py": f"""{PROMPTS} stops=a||b | {PROMPTS} most=300 | {PROMPTS} sampling.top_p=0.0 |
+    "generate_text.py": f"""{PROMPTS} stops=a||b | {PROMPTS} max_new_tokens=300 | {PROMPTS} sampling.top_p=0.0 |
         {PROMPTS} beams=True sampling.greedy=False | {PROMPTS} beams=True sampling.temperature=0.5 |
         {PROMPTS} sampling.top_k=3 | {PROMPTS} count=3 | model=AT/model file=AT/none""",
     "import_dataset.py": """file=AT/none""",

@@ -244,7 +244,7 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 
 
 def _sensible(config: ModelConfig, source: str) -> ModelConfig:
-    """The config; UserError for sizes that no model has, before arrays of that size are made."""
+    """The config, with a padding token of the table; UserError for sizes that no model has, before arrays of that size are made."""
     largest = {
         "layers": _MOST_LAYERS,
         "encoder_layers": _MOST_LAYERS,

@@ -70,4 +70,4 @@ def unused(folder: str | Path) -> str | None:
     if not names:
         return None
     listed = ", ".join(f"{name}={values[name]}" for name in names)
-    return f"{Path(folder) / FILE}: {listed} are not applied: config.sampling, config.most and config.stops decide"
+    return f"{Path(folder) / FILE}: {listed} are not applied: config.sampling, config.max_new_tokens and config.stops decide"

@@ -54,15 +54,15 @@ def require(
     settings: ModelConfig,
     prompts: Sequence[str],
     candidates: Sequence[Sequence[str]] | None = None,
-    most: int = 0,
+    max_new_tokens: int = 0,
     special: bool = True,
 ) -> None:
-    """Raises UserError where a prompt with its candidates, or with `most` new tokens, does not fit the model.
+    """Raises UserError where a prompt with its candidates, or with `max_new_tokens` new tokens, does not fit the model.
 
     `special`: prompts have the special tokens that the tokenizer adds.
     """
     if candidates is None:
-        require_prompts(prompts, tokenizer.encode(prompts, special), settings, most)
+        require_prompts(prompts, tokenizer.encode(prompts, special), settings, max_new_tokens)
         return
     encoded = encode(tokenizer, settings, prompts, candidates, special)
     require_prompts(prompts, [rows.prompt for rows in encoded], settings, longest_candidates(encoded))

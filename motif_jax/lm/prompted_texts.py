@@ -96,7 +96,7 @@ def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: Mod
     allowed = "texts with | between them, none of them empty"
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
     prompts, special = _written(config, text_files.read_questions(config.file, "file"))
-    prompt_length.require(tokenizer, settings, prompts, most=config.most, special=special)
+    prompt_length.require(tokenizer, settings, prompts, max_new_tokens=config.max_new_tokens, special=special)
 
 
 def _stops(config: ConfigDict) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _prompts_alone(config: ConfigDict, rows: Questions) -> Answers:
 def _continue(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
     texts = model.generate(
         _prompts(config, model.template, questions),
-        most=config.most,
+        max_new_tokens=config.max_new_tokens,
         sampling=Sampling(**config.sampling.to_dict()),
         count=config.count,
         search=config.beams,
@@ -164,7 +164,7 @@ _STAGES = {
             "file",
             "chat",
             "seed",
-            "most",
+            "max_new_tokens",
             "count",
             "beams",
             "sampling",

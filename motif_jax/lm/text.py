@@ -94,8 +94,8 @@ class TextModel:
         for positions in self._batches([rows.prompt for rows in encoded], longest):
             part = [prompts[position] for position in positions]
             chosen = [encoded[position] for position in positions]
-            own_longest = prompt_length.longest_candidates(chosen)
-            rows = self._rows(part, own_longest, [options.prompt for options in chosen])
+            candidate_lengths = prompt_length.longest_candidates(chosen)
+            rows = self._rows(part, candidate_lengths, [options.prompt for options in chosen])
             # Prompts with fewer candidates, and batches with fewer prompts, are filled with the first ones.
             batch = [*chosen, *[chosen[0]] * (len(rows.tokens) - len(part))]
             filled = [_filled(options.candidates, count) for options in batch]
@@ -116,14 +116,14 @@ class TextModel:
     def generate(
         self,
         prompts: Sequence[Prompt],
-        most: int = 64,
+        max_new_tokens: int = 64,
         sampling: Sampling | None = None,
         count: int = 1,
         search: bool = False,
         stops: Sequence[str] = (),
         seed: int = 0,
     ) -> list[list[str]]:
-        """Writes `count` continuations of each prompt, of at most `most` tokens.
+        """Writes `count` continuations of each prompt, of at most `max_new_tokens` tokens.
 
         Args:
           sampling: None: greedy.
@@ -132,24 +132,24 @@ class TextModel:
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
-          UserError: a text is too long for the model, the model has no decoder, `most` or `count` is below 1, or a stop is empty.
+          UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or `count` is below 1, or a stop is empty.
         """
         config.require_decoder(self.model.config, "writes")
-        for name, number in (("most", most), ("count", count)):
+        for name, number in (("max_new_tokens", max_new_tokens), ("count", count)):
             if number < 1:
                 raise UserError(f"{name}={number}: must be at least 1")
         prompts, special = chat_prompts.write(prompts, self.template)
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
-        limits = Limits(most, (*self.model.config.end_ids, *self._stop_tokens(stops)))
+        limits = Limits(max_new_tokens, (*self.model.config.end_ids, *self._stop_tokens(stops)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
         prompt_rows = self.tokenizer.encode(prompts, special)
         written: dict[int, list[str]] = {}
-        for positions in self._batches(prompt_rows, most):
+        for positions in self._batches(prompt_rows, max_new_tokens):
             part = [prompts[position] for position in positions]
-            rows = self._rows(part, most, [prompt_rows[position] for position in positions])
+            rows = self._rows(part, max_new_tokens, [prompt_rows[position] for position in positions])
             if search:
                 tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
             else:
@@ -286,14 +286,12 @@ def fetch(name: str | Path, key: str = "") -> Path:
     """
     where = f"config.{key}={name}" if key else str(name)
     if hub.is_named(name):
-        copy = Path(hub.local(name, key))
-        return gguf_folder.folder_of(copy) if gguf_files.is_gguf(copy) else copy
+        return gguf_folder.resolved(hub.local(name, key))
     if gguf_files.is_gguf(name):
-        return gguf_folder.folder_of(name)
+        return gguf_folder.resolved(name)
     if Path(name).suffix == gguf_files.SUFFIX:
         raise UserError(f"{where}: there is no such file")
     if str(name) and Path(name).is_dir():
-        file = gguf_folder.only_file(name)
-        return Path(name) if file is None else gguf_folder.folder_of(file)
+        return gguf_folder.resolved(name)
     missing = f"{where} is neither a folder nor a model of the hub"
     return hub.snapshot(str(name), None, missing, hub.MODEL_FILES)

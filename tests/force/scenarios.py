@@ -108,7 +108,7 @@ SCENARIOS: dict[str, Scenario] = {
         "test_language_agent.py:smoke", f"{_LEVEL} policy=bot tests=distractors_4 episodes=20 workers=2", episodes()
     ),
     "score_text": Scenario("score_text.py", "model={at.model} file={at.prompts} batch=8", files("scores.jsonl")),
-    "generate_text": Scenario("generate_text.py", "model={at.model} file={at.prompts} batch=8 most=4", files("generated.jsonl")),
+    "generate_text": Scenario("generate_text.py", "model={at.model} file={at.prompts} batch=8 max_new_tokens=4", files("generated.jsonl")),
     "export_dataset": Scenario("export_dataset.py", "dataset_dir={at.pairs}", files("pairs.parquet")),
     "import_dataset": Scenario(
         "import_dataset.py", "file={at.pairs_table}", files("data/*.npy", "info/*.npy", "preference/*.npy")

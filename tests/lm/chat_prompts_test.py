@@ -116,7 +116,7 @@ def test_stages_say_and_record_how_prompts_are_written(
     path = tmp_path / "prompts.jsonl"
     path.write_text(json.dumps({"prompt": TURNS, "candidates": ["A", "B"]}) + "\n")
     values: dict[str, Any] = {"model": str(folder), "file": str(path)}
-    values |= {"most": 4} if stage == "generate_text" else {"page": 1}
+    values |= {"max_new_tokens": 4} if stage == "generate_text" else {"page": 1}
 
     run = run_stage(stage, tmp_path / "run", variant="", **values)
 
@@ -124,6 +124,6 @@ def test_stages_say_and_record_how_prompts_are_written(
     (row,) = map(json.loads, next(run.glob("*.jsonl")).read_text().splitlines())
     model = lm.load(folder)
     if stage == "generate_text":
-        assert row == {"prompt": TURNS, "texts": model.generate([TURNS], most=4)[0]}
+        assert row == {"prompt": TURNS, "texts": model.generate([TURNS], max_new_tokens=4)[0]}
     else:
         np.testing.assert_allclose(row["log_probs"], model.score([TURNS], ["A", "B"])[0], rtol=1e-4)

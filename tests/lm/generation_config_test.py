@@ -40,10 +40,10 @@ def test_without_end_tokens_those_of_the_config_stay(folder: Path, values: dict[
 
 @pytest.mark.slow
 def test_text_ends_at_an_end_token_of_the_list(folder: Path) -> None:
-    text = language.load(folder).generate(["go to"], most=8)[0][0]
+    text = language.load(folder).generate(["go to"], max_new_tokens=8)[0][0]
     tokens = language.load(folder).tokenizer.encode([text], special=False)[0]
     write(folder, eos_token_id=[59, tokens[2]])
-    shorter = language.load(folder).generate(["go to"], most=8)[0][0]
+    shorter = language.load(folder).generate(["go to"], max_new_tokens=8)[0][0]
     first = tokens.index(tokens[2])
     assert shorter == language.load(folder).tokenizer.decode(tokens[:first])
     assert len(shorter) < len(text)

@@ -203,7 +203,7 @@ def test_each_prompt_needs_room_for_its_own_candidates() -> None:
 
     together = model.score(prompts, candidates)
 
-    for prompt, own, scores in zip(prompts, candidates, together, strict=True):
-        np.testing.assert_allclose(scores, model.score([prompt], [own])[0], rtol=1e-5, atol=1e-5)
+    for prompt, texts, scores in zip(prompts, candidates, together, strict=True):
+        np.testing.assert_allclose(scores, model.score([prompt], [texts])[0], rtol=1e-5, atol=1e-5)
     with pytest.raises(UserError, match="do not fit a model"):
         model.score([long], [[f" {short}", " b"]])

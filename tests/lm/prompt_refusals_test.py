@@ -209,4 +209,4 @@ def test_prompts_that_cannot_be_continued_are_refused(
     worded: Path, tmp_path: Path, row: dict[str, Any], words: str
 ) -> None:
     with refuses(words):
-        asked("generate_text", worded, tmp_path / "rows", row, most=4)
+        asked("generate_text", worded, tmp_path / "rows", row, max_new_tokens=4)

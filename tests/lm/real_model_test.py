@@ -67,7 +67,7 @@ def test_greedy_texts_are_those_of_transformers(model: lm.TextModel) -> None:
     prompts = [about["prompt"] for about in with_texts]
     ends = set(model.model.config.end_ids)
 
-    texts = [written[0] for written in model.generate(prompts, most=24)]
+    texts = [written[0] for written in model.generate(prompts, max_new_tokens=24)]
 
     for text, about in zip(texts, with_texts, strict=True):
         until_end = about["greedy"]

@@ -70,9 +70,9 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
 
 @pytest.mark.slow
 def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) -> None:
-    greedy = model.generate(TEXT, most=5)
-    assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
-    how: dict[str, Any] = {"most": 5, "sampling": Sampling(), "count": 3}
+    greedy = model.generate(TEXT, max_new_tokens=5)
+    assert greedy == [model.generate([text], max_new_tokens=5)[0] for text in TEXT]
+    how: dict[str, Any] = {"max_new_tokens": 5, "sampling": Sampling(), "count": 3}
     one, other = (model.generate(TEXT[:2], **how, seed=seed) for seed in (1, 2))
     assert [len(texts) for texts in one] == [3, 3]
     assert one == language.load(worded, batch=2).generate(TEXT[:2], **how, seed=1), "of any batch"
@@ -81,12 +81,12 @@ def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) 
 
 @pytest.mark.slow
 def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
-    texts = [text for (text,) in model.generate(TEXT, most=20)]
+    texts = [text for (text,) in model.generate(TEXT, max_new_tokens=20)]
     # Words within the texts, of several tokens.
     stops = [text[5:9] for text in texts]
     assert not any(map(model.tokenizer.find, stops))
-    cut = model.generate(TEXT, most=20, stops=stops)
-    assert cut == model.generate(TEXT, most=20, stops=stops, search=True)
+    cut = model.generate(TEXT, max_new_tokens=20, stops=stops)
+    assert cut == model.generate(TEXT, max_new_tokens=20, stops=stops, search=True)
     for full, (part,) in zip(texts, cut, strict=True):
         assert part == full[: min(position for stop in stops if (position := full.find(stop)) >= 0)]
         assert len(part) < len(full)
@@ -193,7 +193,7 @@ def test_weights_that_are_no_numbers_rank_nothing(model: language.TextModel) -> 
         (lambda model: model.states("the key"), "texts is one text: must be a list of texts, such as ['the key']"),
         (lambda model: model.look(["a", "b"], ["c"]), "1 texts for 2 prompts: must be one for each"),
         (lambda model: model.generate(["a \ud800"]), "'a \\ud800': half of a character stands in its texts (surrogates not allowed)"),
-        (lambda model: model.generate(["the key"], most=0), "most=0: must be at least 1"),
+        (lambda model: model.generate(["the key"], max_new_tokens=0), "max_new_tokens=0: must be at least 1"),
         (lambda model: model.generate(["the key"], count=0), "count=0: must be at least 1"),
     ],
 )  # fmt: skip

@@ -52,10 +52,10 @@ def make(text: str) -> Caption:
     """Parses 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'; an object is made of a class. Raises UserError."""
     if text.startswith(INFO):
         info_path = text.removeprefix(INFO)
-        return lambda step: _nested(step.info, info_path)
+        return lambda step: at_path(step.info, info_path, _parts_of_value)
     if text.startswith(OBSERVATION):
         field = text.removeprefix(OBSERVATION)
-        return lambda step: _nested(step.observation, field)
+        return lambda step: at_path(step.observation, field, _parts_of_value)
     if not entry_points.is_entry_point(text):
         raise UserError(f"config.{KEY}={text}: must be module:function, info:KEY or obs:KEY")
     function = entry_points.load(KEY, text)
@@ -189,28 +189,30 @@ def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
     return 1 if positional and len(needed) <= 1 else None
 
 
-def _nested(values: Any, path: str) -> Any:
-    """The value at `path`, keys and indices joined with dots, as `spaces.Leaf.name` is; None where it leads nowhere.
+def at_path(values: Any, path: str, parts_of: Callable[[Any], Iterable[tuple[Any, Any]]]) -> Any:
+    """What lies at `path`, keys and indices joined with dots, as `spaces.Leaf.name` is; None where it leads nowhere.
 
-    A key may itself hold dots.
+    A key may itself hold dots. `parts_of` gives keys or indices with what lies there, nothing where there are no parts.
     """
-    entries: Iterable[tuple[Any, Any]]
-    if isinstance(values, Mapping):
-        if path in values:
-            return values[path]
-        entries = values.items()
-    elif isinstance(values, tuple | list):
-        entries = enumerate(values)
-    else:
-        return None
-    for key, value in entries:
+    for key, part in parts_of(values):
         if str(key) == path:
-            return value
+            return part
         if path.startswith(f"{key}."):
-            inner = _nested(value, path.removeprefix(f"{key}."))
+            inner = at_path(part, path.removeprefix(f"{key}."), parts_of)
             if inner is not None:
                 return inner
     return None
+
+
+def _parts_of_value(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, tuple | list) else ()
+
+
+def parts_of_space(space: Any) -> Iterable[tuple[Any, Any]]:
+    """The spaces of a Dict or a Tuple with their keys or indices."""
+    return _parts_of_value(getattr(space, "spaces", None))
 
 
 def text_bytes_of(text: Any) -> bytes:

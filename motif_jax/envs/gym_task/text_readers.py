@@ -156,28 +156,9 @@ def _field(observation: Any, name: str) -> Any:
 
 
 def _require_path(space: gymnasium.Space | None, source: str) -> None:
-    """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY'.
-
-    Keys and indices are joined with dots, and a key may itself hold dots, as in `captions.make`.
-    """
+    """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', see `captions.at_path`."""
     path = source.removeprefix(captions.OBSERVATION)
-    if not _leads_somewhere(space, path):
-        names = [str(name) for name, _ in _parts(space)]
+    if captions.at_path(space, path, captions.parts_of_space) is None:
+        names = [str(name) for name, _ in captions.parts_of_space(space)]
         shown = ", ".join(names) if names else str(space)
         raise UserError(f"text={source}: the observations have no {path!r} but {shown}")
-
-
-def _leads_somewhere(space: gymnasium.Space | None, path: str) -> bool:
-    return any(
-        str(name) == path
-        or (path.startswith(f"{name}.") and _leads_somewhere(part, path.removeprefix(f"{name}.")))
-        for name, part in _parts(space)
-    )
-
-
-def _parts(space: gymnasium.Space | None) -> list[tuple[Any, gymnasium.Space]]:
-    """The parts of a Dict or a Tuple with their keys or indices; [] of other spaces."""
-    parts = getattr(space, "spaces", None)
-    if isinstance(parts, Mapping):
-        return list(parts.items())
-    return list(enumerate(parts)) if isinstance(parts, Sequence) else []

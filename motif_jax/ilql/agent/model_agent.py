@@ -20,7 +20,6 @@ from motif_jax.ilql.tasks.own_turns import FILE, NEW
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import weights
-from motif_jax.lm.gguf import files as gguf_files
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
 
@@ -29,22 +28,15 @@ METHOD = "bc"
 
 def is_model(folder: str | Path) -> bool:
     """Whether it is a model's folder or a GGUF file; a run folder of `train_text` is none."""
-    path = _model_folder(folder)
+    path = gguf_folder.resolved(folder)
     names = (weights.SINGLE, weights.INDEX, gguf_folder.LINK)
     has_weights = any((path / name).is_file() for name in names)
     return has_weights and (path / FILE).is_file() and not (path / agent_folder.FILE).exists()
 
 
-def _model_folder(folder: str | Path) -> Path:
-    """The folder itself, or the one that stands for the GGUF file that it is or holds."""
-    path = Path(folder)
-    file = path if gguf_files.is_gguf(path) else gguf_folder.only_file(path)
-    return path if file is None else gguf_folder.folder_of(file)
-
-
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with turns or delimiters fits any task."""
-    path = _model_folder(folder)
+    path = gguf_folder.resolved(folder)
     backend = tokenizer_files.read(path / FILE)
     missing = [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]
     if missing and turns_of(folder) == NEW:
@@ -71,7 +63,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 def turns_of(folder: str | Path) -> str:
     """What surrounds utterances: delimiters of dialogues where the tokenizer has them all, else the model's own turns if it can."""
-    path = _model_folder(folder)
+    path = gguf_folder.resolved(folder)
     backend = tokenizer_files.read(path / FILE)
     if all(backend.token_to_id(text) is not None for text in delimiter_texts(backend)):
         return NEW
@@ -80,7 +72,7 @@ def turns_of(folder: str | Path) -> str:
 
 def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The network without its weights."""
-    settings = weights.read_config(_model_folder(folder))
+    settings = weights.read_config(gguf_folder.resolved(folder))
     return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
 
 
@@ -89,7 +81,7 @@ def load(
 ) -> SavedAgent:
     """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for damaged weights."""
     about = describe(folder, key)
-    path = _model_folder(folder)
+    path = gguf_folder.resolved(folder)
     return SavedAgent(
         folder=path,
         network=network_of(folder, dtype),

@@ -73,6 +73,12 @@ def only_file(folder: str | Path) -> Path | None:
     return paths[0]
 
 
+def resolved(path: str | Path) -> Path:
+    """The folder itself, or the one that stands for the GGUF file that `path` is or holds; raises as `folder_of` and `only_file`."""
+    file = Path(path) if files.is_gguf(path) else only_file(path)
+    return Path(path) if file is None else folder_of(file)
+
+
 def file_in(folder: str | Path) -> Path | None:
     """The GGUF file that a folder links to; None where it does not."""
     link = Path(folder) / LINK

@@ -147,7 +147,7 @@ class Annotation:
         return shard
 
     def read_answers(
-        self, questions: QuestionList, count: int, manifest: Mapping[str, Any], attempts: int = 1
+        self, questions: QuestionList, count: int, manifest: Mapping[str, Any], attempts: int
     ) -> tuple[list[StoredAnswer | None], list[int]]:
         """Reads all `count` shards: the answer to each question, and the indices of unfinished shards.
 

@@ -94,5 +94,5 @@ class Ppo:
         None, "nats from the policy that played until an update ends; None: never"
     )
     kl: Kl = subsection(Kl)
-    positive_reward: bool = plain_key(False, "negative rewards of the task count as 0, as GLAM's")
+    positive_reward: bool = plain_key(False, "negative rewards of the task count as 0, as in GLAM's code")
     broadcast_rows: int = positive(16, "steps of a published process, with compat.glam_value_broadcast")

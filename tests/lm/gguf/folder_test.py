@@ -96,7 +96,7 @@ def test_scores_and_texts_are_those_of_the_folder(tmp_path: Path, judge: Path) -
 
     scores = from_file.score(PROMPTS, [" A", " B"])
     np.testing.assert_allclose(scores, from_folder.score(PROMPTS, [" A", " B"]), rtol=1e-5)
-    assert from_file.generate(PROMPTS, most=8) == from_folder.generate(PROMPTS, most=8)
+    assert from_file.generate(PROMPTS, max_new_tokens=8) == from_folder.generate(PROMPTS, max_new_tokens=8)
 
 
 def test_chat_template_is_that_of_the_folder(tmp_path: Path, judge: Path) -> None:

@@ -256,7 +256,7 @@ def test_answers_of_a_shard_have_the_probabilities_of_their_label(half_annotated
 
 
 def test_answers_are_read_in_the_order_of_the_questions(half_annotated):
-    answers, unfinished = half_annotated.read_answers(four_questions(), 2, MANIFEST)
+    answers, unfinished = half_annotated.read_answers(four_questions(), 2, MANIFEST, 1)
 
     assert answers == [StoredAnswer(FIRST, (1, 0, 0)), StoredAnswer(UNKNOWN), None, None]
     assert unfinished == [1]
@@ -268,7 +268,7 @@ def test_a_shard_that_asks_again_is_unfinished(half_annotated, attempts, unfinis
 
 
 def test_shards_of_another_manifest_are_not_read(half_annotated):
-    answers, unfinished = half_annotated.read_answers(four_questions(), 2, {"name": "other"})
+    answers, unfinished = half_annotated.read_answers(four_questions(), 2, {"name": "other"}, 1)
 
     assert answers == [None] * 4
     assert unfinished == [0, 1]
