@@ -6,6 +6,7 @@
 # Exit code 1: there are some, the table names them. 3: nothing could be asked.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 cd "$repository"
 service=${1:-pypi}
 case $service in pypi | osv) ;; *) die "SERVICE=$service: must be pypi or osv" ;; esac

@@ -8,6 +8,7 @@
 # difference over 200 games that no training meets). Stop it anywhere and run it again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 runs=$(folder_of "${1:-}" runs/any_env)
 cd "$repository"
 

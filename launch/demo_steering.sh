@@ -8,6 +8,7 @@
 # the other two, the gold agent gathers more gold than the other two. Stop it anywhere and run it again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 runs=$(folder_of "${1:-}" runs/steering)
 cd "$repository"
 

@@ -5,7 +5,7 @@
 #   bash launch/doorkey_example.sh
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-no_arguments "$@"
+at_most 0 "$@"
 cd "$repository"
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""

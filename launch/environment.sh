@@ -11,9 +11,19 @@ die() {
   exit 2
 }
 
-# no_arguments "$@": for scripts that take none, before they remove or make anything.
-no_arguments() {
-  [ $# -eq 0 ] || die "no arguments are expected, in place of $*: the head of the script says what it does"
+# `--help`, or `-h`, as the first argument of any script that sources this: the script's head, which says what it takes.
+case ${1:-} in
+  --help | -h)
+    awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
+    exit 0
+    ;;
+esac
+
+# at_most NUMBER "$@": ends a script that was given more arguments than it takes, before it removes or makes anything.
+at_most() {
+  local number=$1
+  shift
+  [ $# -le "$number" ] || die "${*:number + 1}: more than this script takes; bash $0 --help says what it takes"
 }
 
 # folder_of GIVEN DEFAULT: the folder that a script was given, as its caller means it, whose own folder need not be the repository.
@@ -21,7 +31,7 @@ no_arguments() {
 folder_of() {
   case $1 in
     '') printf '%s\n' "$2" ;;
-    -*) die "a folder is expected in place of $1: the head of the script says what it takes" ;;
+    -*) die "a folder is expected in place of $1: bash $0 --help says what this script takes" ;;
     /*) printf '%s\n' "$1" ;;
     *) if [ "$PWD" -ef "$repository" ]; then printf '%s\n' "$1"; else printf '%s\n' "$PWD/$1"; fi ;;
   esac

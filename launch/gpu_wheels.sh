@@ -7,6 +7,7 @@
 #   GPU_PYTHON=3.12                        the Python of that machine
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 folder=$(folder_of "${1:-}" .gpu_wheels)
 cd "$repository"
 packages=${GPU_WHEELS:-nle gymnasium Farama-Notifications minigrid pygame-ce ml_collections tensorboardX}

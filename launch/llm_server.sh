@@ -11,14 +11,9 @@
 #   python -m motif_jax.launch --config=configs/oni.py --workdir=runs/oni --config.annotator.kind=openai \
 #     --config.annotator.openai.base_url=http://HOST:8000/v1 --config.annotator.openai.model=Meta-Llama-3.1-8B-Instruct
 set -euo pipefail
-repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-die() {
-  printf 'error: %s\n' "$*" >&2
-  exit 2
-}
-
-[ -n "${1:-}" ] || die "give a model: bash launch/llm_server.sh MODEL [GPUS] [PORT]"
+[ -n "${1:-}" ] && [ "${1#-}" = "$1" ] || die "give a model: bash launch/llm_server.sh MODEL [GPUS] [PORT]"
 model=${1%/} gpus=${2:-1} port=${3:-8000}
 shift $(($# < 3 ? $# : 3))
 [[ $gpus =~ ^[0-9]+$ ]] || die "GPUS=$gpus: must be a number"

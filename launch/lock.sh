@@ -8,6 +8,7 @@
 #   bash launch/lock.sh
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 0 "$@"
 cd "$repository"
 
 make_environment "$repository/.venv-lock"

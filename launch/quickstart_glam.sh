@@ -12,6 +12,7 @@
 # Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 runs=$(folder_of "${1:-}" runs/quickstart_glam)
 cd "$repository"
 

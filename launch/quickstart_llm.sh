@@ -13,8 +13,9 @@
 # Stop it anywhere and run it again: every stage resumes, answers are kept, and a finished stage says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 2 "$@"
 model=${1:-smollm2}
-case $model in -*) die "a model is expected in place of $model: the head of the script says what it takes" ;; esac
+case $model in -*) die "a model is expected in place of $model: bash $0 --help says what this script takes" ;; esac
 # A file or a folder as the caller means it, whose own folder need not be the repository.
 [ ! -e "$model" ] || model=$(CDPATH="" cd -- "$(dirname "$model")" && pwd)/$(basename "$model")
 runs=$(folder_of "${2:-}" runs/quickstart_llm)

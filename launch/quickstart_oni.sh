@@ -8,6 +8,7 @@
 # where reward and annotator agree on fewer than 95 % of the messages that were met at least 3 times.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 runs=$(folder_of "${1:-}" runs/quickstart_oni)
 cd "$repository"
 

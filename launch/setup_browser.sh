@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Installs Chromium and its driver by apt for the tests that open the project's pages, where they are missing.
+#
+#   bash launch/setup_browser.sh
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 0 "$@"
 if command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1; then exit 0; fi
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
   echo "no Chromium with its driver here: install them (Debian: apt-get install chromium chromium-driver)" >&2

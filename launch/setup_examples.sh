@@ -8,6 +8,7 @@
 # Exit code 3: a package was not found (the last line names the remedy).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 0 "$@"
 
 wanted_packages="$repository/launch/examples-requirements.txt"
 base="$repository/.venv"

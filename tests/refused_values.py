@@ -43,6 +43,7 @@ REFUSED = {
         openai.extra_body={{"messages":1}} | {JUDGE} sampling.top_k=0 | {JUDGE} prompt.file=AT/none |
         {JUDGE} prompt.file=AT/list.txt | dataset_dir=AT annotator=tests.toys:Talker | dataset_dir=AT
         shard_index=1 | dataset_dir=AT name=a/b | dataset_dir=AT store_dir=AT/list.txt""",
+    "annotate.py:crafter": JUDGE,
     "benchmark.py:actors": """name=nothing""",
     "check_reward.py": """reward.dir=AT/agent""",
     "clone_behaviour.py:smoke": f"""{CLONE} trajectories=AT/damaged | {CLONE} train_pairs=1000000 | {CLONE}
@@ -63,7 +64,8 @@ REFUSED = {
         environment.change=other_episode | environment.name=tests.toys:Nothing |
         environment.name=tests.toys:Flyer | {CART} policy=random reward.dir=AT/doorkey.safetensors | {WALK}
         policy=tests.toys:NoPolicy | {WALK} policy=tests.toys:HalfBot | {WALK} policy=random greedy=True |
-        policy=agent | policy=agent agent.dir=AT/agent agent.checkpoint=first""",
+        policy=agent | policy=agent agent.dir=AT/agent agent.checkpoint=first | policy=fixed greedy=True |
+        policy=AT/agent agent.dir=AT/wrong | policy=AT/agent compat.sober_mask=True | {CART} environment.modules=a:b""",
     "evaluate_text.py:wordle": f"""{AGENT} decode.max_tokens=95 | agent=AT/model | {AGENT} decode.width=2 |
         {AGENT} decode.kind=beam decode.batches=2 | {AGENT} decode.advantage_form=sign
         decode.advantage_weight=1.5 | {AGENT} decode.logits=False decode.advantages=False | agent=AT/dt
@@ -135,7 +137,9 @@ REFUSED = {
         reward.kind=magic | reward.kind=json:JSONDecoder | reward.kind={OUTSIDE}:Familiar reward.dir=a |
         algorithm.name=json:JSONDecoder | algorithm.name={OUTSIDE}:Reinforce algorithm.epochs=2 |
         devices.learner=4 | actors.envs_per_worker=5 actors.groups_per_worker=2""",
-    "train_agent.py:smoke": f"""algorithm.advantage_scale=returns | algorithm.name=sac | algorithm.name=drrn
+    "study.py": """training= | training=configs/train_agent.py evaluation=""",
+    "train_agent.py:smoke": f"""algorithm.name=datetime:date | reward.kind=any_text reward.dir=AT/doorkey.safetensors |
+        reward.kind=none reward.dir=AT/doorkey.safetensors | algorithm.advantage_scale=returns | algorithm.name=sac | algorithm.name=drrn
         | {CART} environment.text=info:nothing | {CART} environment.text_bytes=999 |
         {CART} environment.kwargs={{"id":"a"}} | {CART} environment.kwargs={{"slope":1}} | environment.kwargs={{"slope":1}} |
         {CART} environment.wrappers=nowhere:Wrapper | {CART} environment.wrappers=json:dumps |

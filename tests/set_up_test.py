@@ -1,4 +1,4 @@
-"""launch/test.sh and launch/setup_browser.sh: what they install, and what they say before."""
+"""The scripts of launch/: what they install, what they print before, and which arguments they take."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_all_tests_make_the_environment_of_the_site(clone: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="apt is for root")
 def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
-    for name in ("bash", "id"):
+    for name in ("bash", "dirname", "id"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     program(tmp_path / "apt-get", f"/bin/cp {tmp_path}/output {tmp_path}/output_before_apt; exit 0")
     script = REPOSITORY / "launch" / "setup_browser.sh"
@@ -66,3 +66,57 @@ def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
             [str(shutil.which("bash")), str(script)], env={"PATH": str(tmp_path)}, stdout=output, check=True
         )
     assert "by apt" in (tmp_path / "output_before_apt").read_text()
+
+
+def script_output(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", f"launch/{name}", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+
+
+def commands() -> list[str]:
+    """The scripts of launch/ that people start."""
+    scripts = (REPOSITORY / "launch").glob("*.sh")
+    return sorted(path.name for path in scripts if path.read_text().startswith("#!"))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in commands() if name not in ("keep_server.sh", "gpu_figures.sh")]
+)
+def test_help_is_the_head_of_the_script(name: str) -> None:
+    done = script_output(name, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    head = (REPOSITORY / "launch" / name).read_text().partition("\nset -")[0].splitlines()[1:]
+    assert done.stdout.splitlines() == [line[1:].removeprefix(" ") for line in head]
+    assert f"launch/{name}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("quickstart.sh", ["runs/a", "--config.seed=1"]),
+        ("quickstart_llm.sh", ["smollm2", "runs/a", "more"]),
+        ("gpu_wheels.sh", ["wheels", "more"]),
+        ("lock.sh", ["more"]),
+        ("setup_vllm_cpu.sh", ["more"]),
+        ("setup_browser.sh", ["--no-apt"]),
+        ("package.sh", ["dist"]),
+    ],
+)
+def test_an_argument_too_many_is_refused_before_any_work(name: str, arguments: list[str]) -> None:
+    done = script_output(name, *arguments)
+
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == f"error: {arguments[-1]}: more than this script takes; bash launch/{name} --help says what it takes\n"
+    )
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["llm_server.sh", "oni.sh", "quickstart.sh", "quickstart_llm.sh"])
+def test_a_flag_in_place_of_a_folder_or_model_is_refused(name: str) -> None:
+    done = script_output(name, "--config.seed=1")
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1

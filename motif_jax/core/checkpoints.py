@@ -268,14 +268,19 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _require(self, step: int | None) -> int:
         """Returns `step`. Raises UserError unless this checkpoint is there and intact."""
+        saved = self.require_saved(step)
+        damage = self._damage(saved)
+        if damage:
+            raise UserError(
+                f"{self._folder / str(saved)} is damaged ({damage}): restore it from a copy, or choose another of {self.steps()}"
+            )
+        return saved
+
+    def require_saved(self, step: int | None) -> int:
+        """Returns `step`. Raises UserError where no such checkpoint was saved; it may be damaged."""
         steps = self.steps()
         if step is None or step not in steps:
             raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
-        damage = self._damage(step)
-        if damage:
-            raise UserError(
-                f"{self._folder / str(step)} is damaged ({damage}): restore it from a copy, or choose another of {steps}"
-            )
         return step
 
     def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
             f"{agent.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
             "or choose another --workdir"
         )
-    evaluation_setup.check_greedy(config.policy, config.greedy, agent.policy(agent.base))
+    evaluation_setup.check_greedy(config.policy, config.greedy, agent.policy(agent.base).in_workers)
     return agent
 
 

@@ -44,7 +44,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     allowed = f"a run of configs/oni.py of kind {' or '.join(_KINDS)}"
     checks.require_key(config, "reward.dir", can_be_checked, allowed)
     if config.evaluation:
-        checks.existing_folder(config, "evaluation")
+        folder = checks.existing_folder(config, "evaluation")
+        has_messages = (folder / evaluation_files.MESSAGES).is_file()
+        allowed = f"an evaluation of a game with messages: there is no {evaluation_files.MESSAGES}"
+        checks.require_key(config, "evaluation", has_messages, allowed)
 
 
 class JudgeAgreement(NamedTuple):

@@ -46,6 +46,7 @@ class OnlineReward(RewardKind):
     """
 
     keeps_state = True
+    reads_dir = False
     form: Form = SINGLE
     scores_questions = False
 

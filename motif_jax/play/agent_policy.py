@@ -134,10 +134,12 @@ def rounded_threshold(compat: Compat) -> bool | None:
 def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
     """The step that 'latest', 'best' or a number means; UserError where there is no such checkpoint.
 
+    0 is the agent before its first update, with a checkpoint or without.
     A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
     """
     if is_natural(which):
-        return int(which)
+        number = int(which)
+        return number if number == 0 else checkpoints.require_saved(number)
     if which not in ("latest", "best"):
         raise UserError(f"there is no checkpoint {which!r} of {folder}: must be latest, best or a step")
     config = run_folder.read_config(folder)

@@ -52,15 +52,14 @@ def resolve(agents: str) -> list[CollectingAgent]:
         folder, which = _split(entry)
         agent_policy.read_config(folder)
         with agent_policy.open_checkpoints(folder) as checkpoints:
-            steps = checkpoints.steps()
-            chosen = steps if which == "all" else [agent_policy.choose_step(checkpoints, which, folder)]
-        missing = [step for step in chosen if step not in steps]
-        if missing or not chosen:
-            listed_steps = ", ".join(map(str, steps)) or "none"
-            raise UserError(
-                f"config.agents={entry}: no such checkpoint; the steps of {folder} are {listed_steps}"
-            )
-        resolved += [CollectingAgent(folder, step) for step in chosen]
+            if which == "all":
+                steps = checkpoints.steps()
+            else:
+                step = agent_policy.choose_step(checkpoints, which, folder)
+                steps = [checkpoints.require_saved(step)]
+        if not steps:
+            raise UserError(f"{folder} has no checkpoint yet: train for longer, or choose another folder")
+        resolved += [CollectingAgent(folder, step) for step in steps]
     require(bool(resolved), "agents", agents, "run folders of train_agent, with commas between")
     return resolved
 

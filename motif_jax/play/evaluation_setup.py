@@ -23,7 +23,9 @@ from motif_jax.rl.reward_keys import Scoring
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 # Options that decide what an agent sees and does. 'obs:FIELD' as the text takes a field out of the observation.
 _OBSERVATION_OPTIONS = (*registry.SHAPING, "text", "text_bytes")
-_NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
+# Policies that choose their actions where the environments are stepped.
+_IN_WORKERS = (policies.RANDOM, policies.FIXED, policies.BOT)
+_NAMED = (*_IN_WORKERS, policies.AGENT)
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,32 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     check_checkpoint(config.agent.checkpoint)
     if name is not None and not registry.is_gym(name):
         registry.check(name)
+    # Before the policy 'fixed' is fitted, which takes minutes.
+    check_greedy(policy, config.greedy, policy in _IN_WORKERS)
+    _check_unread(config)
     setup = open_setup(config, pins)
     if registry.is_gym(setup.environment):
         registry.check(setup.environment, setup.options)
-    check_greedy(policy, config.greedy, setup.policy)
+    check_greedy(policy, config.greedy, setup.policy.in_workers)
     return setup
 
 
-def check_greedy(name: str, greedy: bool, policy: Any) -> None:
-    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions itself."""
+def check_greedy(name: str, greedy: bool, in_workers: bool) -> None:
+    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions itself (`in_workers`)."""
     allowed = f"False: {name} chooses its actions itself, only a network's are drawn"
-    checks.require(not (greedy and policy.in_workers), "greedy", greedy, allowed)
+    checks.require(not (greedy and in_workers), "greedy", greedy, allowed)
+
+
+def _check_unread(config: PlayedPolicy) -> None:
+    """Refuses keys that the folder of an agent decides, which would be left unread."""
+    is_folder = config.policy not in _NAMED and not policies.is_user_policy(config.policy)
+    if is_folder and config.agent.dir is not None:
+        is_same = Path(config.agent.dir).resolve() == Path(config.policy).resolve()
+        allowed = f"None, or the folder that config.policy={config.policy} names"
+        checks.require_key(config, "agent.dir", is_same, allowed)
+    if is_folder or config.agent.dir is not None:
+        for key, is_on in asdict(config.compat).items():
+            checks.require(not is_on, f"compat.{key}", True, "off: an agent's folder says how its game is")
 
 
 def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:

@@ -71,7 +71,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     config = sweep.expand(config)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     parsed_claims(config.claims, list(config.methods))
-    checks.require_key(config, "training", bool(config.training.split()), "a config file and its flags")
+    for key in ("training", "evaluation"):
+        checks.require_key(
+            config, key, bool(checks.dotted(config, key).split()), "a config file and its flags"
+        )
     methods_of_key = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
     methods_of_key["games"] = list(config.games)
     for key, names in methods_of_key.items():

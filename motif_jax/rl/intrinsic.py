@@ -87,6 +87,7 @@ class RewardKind:
       in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
       params: of `in_step`.
       keeps_state: whether checkpoints hold its `state`.
+      reads_dir: whether it reads `config.reward.dir`; a folder is refused where it does not.
       stopped: whether the run was asked to stop; set before `start`, which checks it during long waits.
     """
 
@@ -95,6 +96,7 @@ class RewardKind:
     in_step: Callable[[Any, Mapping[str, jax.Array]], jax.Array] | None = None
     params: Any = None
     keeps_state: bool = False
+    reads_dir: bool = True
     stopped: Callable[[], bool] = staticmethod(never)
 
     @classmethod

@@ -17,6 +17,8 @@ from motif_jax.rl.reward_keys import MESSAGE
 class NoReward(RewardKind):
     """Kind 'none': the task's reward alone."""
 
+    reads_dir = False
+
     @classmethod
     def check(cls, config: AgentReward) -> None:
         value = config.intrinsic_coefficient
@@ -35,6 +37,9 @@ def kind_of(config: AgentReward) -> type[RewardKind]:
 def check(config: AgentReward) -> None:
     """Raises UserError for invalid values of `config.reward`, before anything is computed."""
     kind = kind_of(config)
+    if not kind.reads_dir:
+        allowed = f"empty with reward.kind={config.kind}, which reads no folder"
+        checks.require(not config.dir, "reward.dir", config.dir, allowed)
     kind.check(config)
     if config.by != MESSAGE and config.intrinsic_coefficient:
         allowed = f"{MESSAGE!r} for reward.kind={config.kind}, which is learned while the agent plays"

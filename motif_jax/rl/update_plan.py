@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from motif_jax.core import config as checks
+from motif_jax.core import entry_points
 from motif_jax.rl import agent_networks, choices
 from motif_jax.rl.algorithms.algorithm import Algorithm, OutsideAlgorithm, UpdatePlan
 from motif_jax.rl.algorithms.total_reward import RewardTerms
@@ -15,7 +16,10 @@ from motif_jax.rl.reward_keys import SENTENCE
 def algorithm_of(config: AgentConfig) -> Algorithm:
     """The algorithm that `config.algorithm.name` names."""
     name = config.algorithm.name
-    algorithm: Any = choices.ALGORITHMS.load(name)()
+    algorithm_class: Any = choices.ALGORITHMS.load(name)
+    checks.require(callable(algorithm_class), "algorithm.name", name, "a class")
+    entry_points.require_signature("algorithm.name", name, algorithm_class)
+    algorithm: Any = algorithm_class()
     if isinstance(algorithm, Algorithm):
         return algorithm
     has_methods = all(callable(getattr(algorithm, method, None)) for method in OutsideAlgorithm.METHODS)

@@ -141,6 +141,13 @@ def test_without_an_evaluation_messages_of_the_run_are_asked(
     assert "never labelled (of the run itself)" in capsys.readouterr().out
 
 
+def test_a_folder_without_messages_is_no_evaluation(config: ConfigDict, tmp_path: Path) -> None:
+    (tmp_path / "evaluation" / MESSAGES).unlink()
+
+    with pytest.raises(UserError, match=rf"config\.evaluation='.*': must be an evaluation .*{MESSAGES}"):
+        check_reward.check(config, tmp_path / "out")
+
+
 def test_an_agreement_of_the_minimum_is_enough(config: ConfigDict, tmp_path: Path) -> None:
     config.minimum = 0.5
 

@@ -159,7 +159,7 @@ def write_config(folder, config):
         ("run", "latest", 300),
         ("run", "best", 100),
         ("run", "0", 0),
-        ("run", "150", 150),
+        ("run", "200", 200),
         ("clone", "latest", 300),
         # The least held-out loss.
         ("clone", "best", 200),
@@ -172,6 +172,7 @@ def test_a_checkpoint_is_chosen_by_its_word_or_step(runs, folder, which, step):
 @pytest.mark.parametrize(
     ("folder", "which", "line"),
     [
+        ("run", "150", "run/checkpoints has no checkpoint 150: it has [100, 200, 300]"),
         ("run", "x", "there is no checkpoint 'x' of run: must be latest, best or a step"),
         (
             "empty",
@@ -192,7 +193,7 @@ def test_a_checkpoint_that_a_run_does_not_have_is_refused(runs, monkeypatch, fol
     with pytest.raises(UserError) as error:
         agent_policy.find_step(folder, which)
 
-    assert str(error.value) == line
+    assert str(error.value).endswith(line)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +215,9 @@ def test_agents_of_a_collection_are_named_by_run_and_checkpoint(runs, monkeypatc
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("run@150", "config.agents=run@150: no such checkpoint; the steps of run are 100, 200, 300"),
-        ("empty@all", "config.agents=empty@all: no such checkpoint; the steps of empty are none"),
+        ("run@150", "run/checkpoints has no checkpoint 150: it has [100, 200, 300]"),
+        ("run@0", "run/checkpoints has no checkpoint 0: it has [100, 200, 300]"),
+        ("empty@all", "empty has no checkpoint yet: train for longer, or choose another folder"),
         ("run@x", "config.agents=run@x: must end with @latest, @best, @all or @STEP"),
         (" , ", "config.agents=' , ': must be run folders of train_agent, with commas between"),
         ("b@c/d", "b@c/d is not a run folder: it has no config.json"),
@@ -228,7 +230,7 @@ def test_agents_of_a_collection_that_do_not_exist_are_refused(runs, monkeypatch,
     with pytest.raises(UserError) as error:
         agents.resolve(text)
 
-    assert str(error.value) == line
+    assert str(error.value).endswith(line)
 
 
 def test_a_run_is_read_with_its_reward(runs):

@@ -15,6 +15,7 @@ from motif_jax.core.errors import UserError
 
 PREFIX = "gym:"
 _NAME = "environment.name"
+_MODULES = "environment.modules"
 _KWARGS = "environment.kwargs"
 _WRAPPERS = "environment.wrappers"
 _GYMNASIUM_WRAPPERS = "gymnasium.wrappers"
@@ -55,7 +56,11 @@ class GymMaker:
         Raises UserError: it cannot be made or wrapped, or a module is not there or not trusted.
         """
         for module in checks.listed(self.modules):
-            entry_points.load_module("environment.modules", module)
+            is_module = not entry_points.is_entry_point(module)
+            checks.require(
+                is_module, _MODULES, module, "modules, such as a.b, with commas between: no classes"
+            )
+            entry_points.load_module(_MODULES, module)
         wrappers = {name: _load_wrapper(name) for name in checks.listed(self.wrappers)}
         environment = self._make_bare(pictures)
         try:

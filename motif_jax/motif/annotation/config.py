@@ -76,13 +76,15 @@ class LexiconFile:
     """The lexicon, which answers in place of a language model."""
 
     file: str = plain_key(
-        "", "a YAML file, or a built-in one: nethack.yaml (empty), minigrid.yaml, comments.yaml"
+        "",
+        "a YAML file, or a built-in one: nethack.yaml (empty), minihack.yaml, minigrid.yaml, crafter.yaml, comments.yaml, steering.yaml",
     )
 
 
 OPTIONS = plain_key("{}", "options of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
 GOAL = plain_key(
-    "defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file"
+    "defaultgoal",
+    "a goal of the prompt or of the lexicon: defaultgoal; zeroknowledge, combat, gold, stairs of NetHack; minigrid, crafter (of prompt.version=small); or one of your own file",
 )
 STORE_DIR = plain_key("runs/answer_store", "answers of all runs; stored questions are never asked again")
 KEEP_CONVERSATIONS = plain_key(False, "keeps each question with its answer, word for word")
@@ -236,7 +238,8 @@ class AnnotationConfig(AnnotatorConfig):
         "asks pairs with a known answer, prints how many are right, and stops; asks nothing of the dataset",
     )
     probe_pairs: str = plain_key(
-        "nethack", "pairs that probe asks: nethack, minihack, minigrid, crafter, or a JSON file of your own"
+        "nethack",
+        "pairs that probe asks: nethack, nethack_hunger, minihack, minigrid, crafter, or a JSON file of your own",
     )
     flush_seconds: float = non_negative(2.0, "seconds between writes of new answers")
     limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")

@@ -166,7 +166,9 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
     tree = _read(path)
     goals = goals_of(path)
     if goals and goal not in goals:
-        raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}")
+        others = [file.stem for file in prompt_files(form) if file != path and goal in goals_of(file)]
+        remedy = f"; prompt.version={' or '.join(others)} has it" if others else ""
+        raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}{remedy}")
     with _naming(path):
         question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
         sentence = _text(tree, "goals", goal, empty=True).strip()

@@ -14,6 +14,8 @@ from motif_jax.rl.message_table import MessageTable, Values
 class FrozenTextReward(RewardKind):
     """A reward that is a function `value` of a text's bytes, computed once for each distinct text."""
 
+    reads_dir = False
+
     def __init__(self, setup: RewardSetup) -> None:
         field = setup.spec.text_field
         if field is None:

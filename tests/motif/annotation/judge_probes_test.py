@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
-from motif_jax.motif.annotation import judge_probes
+from motif_jax.motif.annotation import judge_probes, lexicon, prompts
+from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.judge_probes import ProbePair
 from motif_jax.motif.annotation.store import StoredAnswer
+from motif_jax.schema import section_keys
 
 PAIRS = [ProbePair("kill", "wall"), ProbePair("gold", "")]
 
@@ -92,6 +97,24 @@ def test_a_file_of_another_form_is_refused(tmp_path, text) -> None:
 def test_a_name_that_is_no_file_is_refused() -> None:
     with pytest.raises(UserError, match=r"config\.probe_pairs=chess: must be one of crafter, minigrid"):
         judge_probes.read("chess")
+
+
+def test_help_names_all_that_is_built_in() -> None:
+    """The pairs, prompts, lexicons and their goals: people find them by `--help` alone."""
+    keys = section_keys(AnnotationConfig)
+    pairs = {
+        path.stem.removeprefix("judge_") for path in resources.path("configs/probes").glob("judge_*.json")
+    }
+    named = {
+        "probe_pairs": pairs,
+        "prompt.version": {path.stem for path in prompts.prompt_files()},
+        "lexicon.file": {path.name for path in Path(lexicon.__file__).with_name("lexicons").glob("*.yaml")},
+        "goal": {goal for path in prompts.prompt_files() for goal in prompts.goals_of(path)},
+    }
+    for key, names in named.items():
+        section, _, name = key.rpartition(".")
+        key_help = (keys[section] if section else keys)[name].help
+        assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", key_help)] == [], key
 
 
 def test_ones_own_file_is_read(tmp_path) -> None:
