@@ -19,6 +19,13 @@ from motif_jax import schema
 from motif_jax.core import resources
 from motif_jax.core.config import dotted, flat
 from motif_jax.core.errors import UserError, printable
+from motif_jax.rl import choices
+
+# Sections whose keys depend on one of them: section -> that key, and the keys of each part that it may name.
+_CHOICES = {
+    "algorithm": ("name", choices.ALGORITHM_SECTIONS),
+    "network": ("kind", choices.NETWORK_SECTIONS),
+}
 
 
 def fail(message: str) -> NoReturn:
@@ -145,6 +152,19 @@ def check_config_file(arguments: Sequence[str]) -> str | None:
                 fail(f"--config.{key} is not a key of {path}{hint}")
             _check_extent(argument, key, config)
     return stage
+
+
+def check_chosen(arguments: Sequence[str], config: ConfigDict) -> None:
+    """Refuses flags of algorithms and networks that are not the chosen ones, since nothing would read their values."""
+    for argument in arguments:
+        flag = re.match(r"--?config\.(algorithm|network)\.(\w+)", argument)
+        if flag is None:
+            continue
+        section, key = flag.groups()
+        choice, sections = _CHOICES[section]
+        name = config[section].get(choice)
+        if name in sections.parts and key not in schema.section_keys(sections.load(name)):
+            fail(f"{argument}: has no effect with {section}.{choice}={name}, which has no such key")
 
 
 def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:

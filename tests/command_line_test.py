@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from motif_jax import command_line
+from tests.refusals import config_of
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,35 @@ def test_the_users_folder_stands_for_a_tilde_that_the_shell_left(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert command_line.with_home(["launch", argument]) == ["launch", expected]
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "unread"),
+    [
+        (
+            "train_agent",
+            ["algorithm.name=ppo", "algorithm.exploration_coefficient=0.1"],
+            "algorithm.exploration_coefficient",
+        ),
+        ("train_agent", ["algorithm.name=drrn", "algorithm.c_clip=1.0"], "algorithm.c_clip"),
+        ("train_language_agent", ["network.kind=drrn", "network.score=raw_logit"], "network.score"),
+        ("train_agent", ["algorithm.name=ppo", "algorithm.epochs=2"], None),
+        ("train_agent", ["algorithm.exploration_coefficient=0.1"], None),
+        # A class of the user's reads what it likes.
+        ("train_agent", ["algorithm.name=tests.toys:Nothing", "algorithm.c_clip=0.1"], None),
+        ("train_text", ["network.max_length=64"], None),
+    ],
+)
+def test_flags_of_a_part_that_was_not_chosen_are_refused(
+    capsys: pytest.CaptureFixture[str], config: str, flags: list[str], unread: str | None
+) -> None:
+    arguments = [f"--config.{flag}" for flag in flags]
+    chosen = config_of(f"{config}.py", *arguments)
+    if unread is None:
+        command_line.check_chosen(arguments, chosen)
+        return
+
+    with pytest.raises(SystemExit, match="2"):
+        command_line.check_chosen(arguments, chosen)
+
+    assert capsys.readouterr().err.startswith(f"error: --config.{unread}=")

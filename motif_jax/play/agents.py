@@ -65,13 +65,20 @@ def resolve(agents: str) -> list[CollectingAgent]:
 
 
 def require_fit(agent: CollectingAgent, environment: str, options: Mapping[str, Any]) -> None:
-    """Raises UserError where a gymnasium environment with `options` is not the one that the agent was trained in.
+    """Raises UserError where an environment with `options` is of another kind than the one that the agent was trained in.
 
-    The collection's own flags decide which game is played. Left unset they would silently give another game than the agent knows.
+    Of gymnasium, it must be the same. The collection's own flags decide which game is played. Left unset they would silently give
+    another game than the agent knows.
     """
-    if not registry.is_gym(environment):
-        return
     trained_on, trained_options = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    if not registry.is_gym(environment):
+        is_relative = not registry.is_gym(trained_on) and (
+            registry.spec(environment, **options).family
+            == registry.spec(trained_on, **trained_options).family
+        )
+        allowed = f"{trained_on}, or of its kind: {agent.folder} was trained on {trained_on}"
+        require(is_relative, "environment.name", environment, allowed)
+        return
     for key in registry.SHAPING:
         if environment == trained_on and key in trained_options and key not in options:
             value = trained_options[key]

@@ -160,3 +160,29 @@ def test_a_collection_of_other_fields_than_the_agents_is_refused(lake, kwargs):
 
     with pytest.raises(UserError, match=f"config.environment.name='{LAKE}': must be .* with the fields"):
         agents.require_fit(agent, LAKE, {"kwargs": kwargs, "wrappers": STACKED})
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "played_on"),
+    [
+        ("Recall-v0", "NetHackScore-v1"),
+        ("NetHackScore-v1", "MiniGrid-DoorKey-5x5-v0"),
+        (LAKE, "Recall-v0"),
+    ],
+)
+def test_a_collection_in_another_kind_of_game_is_refused(tmp_path, trained_on, played_on):
+    config = load_config("train_agent", "recall", {"environment.name": trained_on})
+    run_folder.describe(tmp_path / "agent", config.to_dict())
+    agent = agents.CollectingAgent(str(tmp_path / "agent"), 0)
+
+    with pytest.raises(
+        UserError, match=rf"config\.environment\.name='{played_on}': must be {trained_on}, or of"
+    ):
+        agents.require_fit(agent, played_on, {})
+
+
+def test_a_collection_in_another_task_of_the_game_is_accepted(tmp_path):
+    config = load_config("train_agent", "recall", {"environment.name": "NetHackScore-v1"})
+    run_folder.describe(tmp_path / "agent", config.to_dict())
+
+    agents.require_fit(agents.CollectingAgent(str(tmp_path / "agent"), 0), "NetHackStaircase-v1", {})
