@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up .venv-examples: PyTorch for the CPU, Stable-Baselines3 and what runs a notebook, on top of .venv, whose packages it
+# Sets up .venv-examples: PyTorch for the CPU, transformers, Stable-Baselines3 and what runs a notebook, on top of .venv, whose packages it
 # sees. For docs/examples/ and their tests. About a minute and 1 GB; kept until launch/examples-requirements.txt, launch/examples-hashes.txt
 # or launch/constraints.txt changes.
 #
@@ -24,7 +24,7 @@ if ! (cd / && "$base/bin/python" -c 'import motif_jax' >/dev/null 2>&1); then in
 wanted=$(cat "$wanted_packages" "$repository/launch/examples-hashes.txt" "$repository/launch/constraints.txt" | sha256sum | cut -c1-64)
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then exit 0; fi
 
-printf 'installing PyTorch and Stable-Baselines3 into .venv-examples (about a minute, 1 GB)\n'
+printf 'installing PyTorch, transformers and Stable-Baselines3 into .venv-examples (about a minute, 1 GB)\n'
 rm -rf "$venv"
 MOTIF_JAX_PYTHON="$base/bin/python" make_environment "$venv"
 packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
@@ -40,5 +40,5 @@ if ! install "$(grep '^torch==' "$wanted_packages")" || ! install --require-hash
     "and run bash launch/setup_examples.sh again" >&2
   exit 3
 fi
-(cd / && "$venv/bin/python" -c 'import motif_jax, stable_baselines3, torch, nbclient, ipykernel') || die "the examples' environment does not import"
+(cd / && "$venv/bin/python" -c 'import motif_jax, stable_baselines3, torch, transformers, nbclient, ipykernel') || die "the examples' environment does not import"
 printf '%s' "$wanted" >"$stamp"

@@ -54,14 +54,26 @@ def config_files(arguments: Sequence[str]) -> dict[int, str]:
 
 
 def with_installed_configs(arguments: Sequence[str]) -> list[str]:
-    """Replaces missing config files in `arguments` by the package's own of that name, with their paths."""
+    """Replaces missing files of configs/ in `arguments` by the package's own of that name, with their paths.
+
+    They are config files, and files that a flag names, such as prompts and probes.
+    """
     replaced = list(arguments)
     for index, value in config_files(arguments).items():
         path, colon, variant = value.partition(":")
-        installed = resources.path(path)
-        if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
-            replaced[index] = arguments[index].removesuffix(value) + f"{installed}{colon}{variant}"
+        if _is_installed_alone(path):
+            replaced[index] = arguments[index].removesuffix(value) + f"{resources.path(path)}{colon}{variant}"
+    for index, argument in enumerate(replaced):
+        flag, _, path = argument.partition("=")
+        if re.fullmatch(r"--?config\..+", flag) and _is_installed_alone(path):
+            replaced[index] = f"{flag}={resources.path(path)}"
     return replaced
+
+
+def _is_installed_alone(path: str) -> bool:
+    """Whether the package has the file `path` of configs/, and the folder of the command does not."""
+    is_config = path.startswith("configs/")
+    return is_config and not os.path.isfile(path) and os.path.isfile(resources.path(path))
 
 
 def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from motif_jax import command_line
-from tests.refusals import config_of
+from tests.refusals import CONFIGS, config_of
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,21 @@ def test_flags_of_a_part_that_was_not_chosen_are_refused(
         command_line.check_chosen(arguments, chosen)
 
     assert capsys.readouterr().err.startswith(f"error: --config.{unread}=")
+
+
+def test_files_that_come_with_the_package_are_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "configs" / "probes"
+    own.mkdir(parents=True)
+    (own / "judge_nethack.json").touch()
+    arguments = [
+        "--config.probes.prompts=configs/probes/babyai_directions.json",
+        "--config.probe_pairs=configs/probes/judge_nethack.json",  # the user's own
+        "--config.probe_pairs=configs/probes/none.json",
+        "--config.text=configs/",
+        "--workdir=configs/probes/babyai_directions.json",
+    ]
+    expected = [f"--config.probes.prompts={CONFIGS}/probes/babyai_directions.json", *arguments[1:]]
+    assert command_line.with_installed_configs(["launch", *arguments]) == ["launch", *expected]

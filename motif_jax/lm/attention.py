@@ -123,7 +123,9 @@ def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
     """Radians per position, float32 [width / 2]."""
     # In transformers' order of operations: by another rounding of a frequency, a key 2,000 tokens away is turned by 3e-4 radians more.
     exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
-    frequencies = jnp.asarray(1 / np.float32(rotary.theta) ** exponents)
+    # numpy's powers of float32 are another last bit on some processors, for one number in five.
+    powers = (np.float64(rotary.theta) ** exponents.astype(np.float64)).astype(np.float32)
+    frequencies = jnp.asarray(1 / powers)
     if rotary.kind == "linear":
         return frequencies / rotary.factor
     if rotary.kind == "llama3":

@@ -91,5 +91,5 @@ def test_rotary_frequencies_are_rounded_as_in_transformers() -> None:
     lines = run("-c", FREQUENCIES, json.dumps(sizes)).splitlines()
     for (theta, width), line in zip(sizes, lines, strict=True):
         ours = attention.rotary_frequencies(Rotary(theta), width)
-        # Powers of numpy and of PyTorch differ in the last bit of one number in a hundred; with another order a third of all do.
+        # PyTorch's powers have another last bit than the exact ones for one number in a hundred; with another order a third of all do.
         assert np.mean(np.asarray(ours) != np.array(json.loads(line), np.float32)) < 0.05
