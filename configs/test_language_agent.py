@@ -31,7 +31,7 @@ KEYS = {
     ),
     "action_names": Key(
         (),
-        "names of the actions in the test action_names: six names, or as many as there are actions; (): rotate left, move ahead, ...",
+        "names of the actions in the test action_names, as many as there are actions; (): rotate left, move ahead, ...",
     ),
     "episodes": positive(1000, "number of episodes of each test"),
     "prompt_tokens": length_key(

@@ -139,6 +139,8 @@ class Agent:
                     f"[N, ...] of several, expected for all fields alike"
                 )
             batch[name] = array[None] if alone else array
+        if not all(map(len, batch.values())):
+            raise UserError("the observation is of 0 environments: give those of one at least")
         return batch, True in kinds
 
 

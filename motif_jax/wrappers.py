@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import gymnasium
 import numpy as np
@@ -26,6 +26,7 @@ from gymnasium.vector.utils import iterate
 from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
 from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.gym_task.text_readers import (
@@ -38,6 +39,9 @@ from motif_jax.envs.gym_task.text_readers import (
 from motif_jax.motif.reward.reward_function import encode
 from motif_jax.rl.episode_rewards import EpisodeRewards, Pay, Terms
 from motif_jax.rl.episode_rewards import Parts as Parts  # for users
+
+if TYPE_CHECKING:
+    from motif_jax.play.evaluation_setup import EvalSetup
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
@@ -283,10 +287,24 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
         "terms": terms,
-        "text": setup.spec.text_field,
+        "text": _text_source(setup, space),
         "last_text": setup.spec.last_text,
         "count": count if isinstance(space, gymnasium.spaces.Dict) and count in space.spaces else None,
     }
+
+
+def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str:
+    """Where the observations of `space` have the agent's text: in a field, or where its training found it in a step of `gym:ID`."""
+    field = setup.spec.text_field
+    assert field is not None, "the agent's reward reads the text"
+    if not registry.is_gym(setup.environment) or field in getattr(space, "spaces", ()):
+        return field
+    text: str = setup.options["text"]
+    if not text.startswith((captions.INFO, captions.OBSERVATION)):
+        entry_points.load(
+            captions.KEY, text
+        )  # refused where the call does not trust it: a file of data names it
+    return text
 
 
 def _rows(texts: Sequence[bytes]) -> np.ndarray:

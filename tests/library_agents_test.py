@@ -69,6 +69,27 @@ def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Pat
         env.close()
 
 
+def test_an_agent_of_gymnasium_is_paid_in_the_environment_as_it_is(tmp_path: Path) -> None:
+    changes = {
+        "environment.name": "gym:ToyVault-v0",
+        "environment.modules": "tests.gym_toys",
+        "environment.text": "info:said",
+        "reward.kind": "any_text",
+        "reward.intrinsic_coefficient": 0.5,
+        "reward.extrinsic_coefficient": 0.0,
+    }
+    untrained.write(tmp_path, "gym", changes, {7: 1.0})
+
+    env = wrappers.IntrinsicReward.of_agent(gymnasium.make("ToyVault-v0"), tmp_path, trust=["tests.gym_toys"])
+
+    env.reset(seed=1)
+    steps = [env.step(action) for action in (3, 2, 2, 1)]
+    env.close()
+    # As in training: a text is paid with the step that follows it.
+    assert [step[-1]["said"] for step in steps] == ["You stand still.", "", "", ""]
+    assert [step[1] for step in steps] == [0.0, 0.5, 0.0, 0.0]
+
+
 @pytest.mark.slow
 def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
     player = agents.load(agent)
@@ -93,6 +114,7 @@ def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
     for arguments, line in (
         ((both, state), "begin with state=None"),
         (({},), "no field"),
+        (({name: array[None][:0] for name, array in observation.items()},), "of 0 environments"),
         ((shaped,), "shape"),
     ):
         with pytest.raises(UserError, match=line):

@@ -111,6 +111,17 @@ def summarise_rows(
     return summaries
 
 
+def partly_shown(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The numbers that only some episodes show, and how many do: `summarise_rows` leaves them out."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, int | float):
+                counts[key] = counts.get(key, 0) + 1
+    partly = {key: count for key, count in counts.items() if count < len(rows)}
+    return {key: partly[key] for key in in_order(sorted(partly))}
+
+
 def progress_keys(keys: Iterable[str]) -> list[str]:
     """The measures among `keys` that show progress: listed ones, or without any the return, then those of the task alone."""
     measures = in_order(keys)

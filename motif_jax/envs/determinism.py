@@ -37,11 +37,9 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
     """
     if not is_outside(name):
         return
-    pictures = tuple(registry.spec(name, **options).optional_fields)
-    with_pictures = {**options, "fields": (*options.get("fields", ()), *pictures)} if pictures else options
     with (
         contextlib.closing(registry.make(name, **options)) as first,
-        contextlib.closing(registry.make(name, **with_pictures)) as second,
+        contextlib.closing(_with_pictures(name, options)) as second,
     ):
         for seed in _SEEDS:
             # Its later episodes then follow others, unlike those of the fresh environment.
@@ -52,6 +50,16 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
                     f"{use} plays episodes again from their seeds and actions, and config.environment.name={name} is not "
                     f"a function of these: seed {seed} gave two different episodes; {REMEDY}"
                 )
+
+
+def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
+    """The environment, which draws pictures where it can: not everywhere, as without a display."""
+    pictures = registry.spec(name, **options).optional_fields
+    fields = (*options.get("fields", ()), *pictures)
+    if pictures:
+        with contextlib.suppress(UserError):  # whoever needs the pictures asks for them, and is refused then
+            return registry.make(name, **{**options, "fields": fields})
+    return registry.make(name, **options)
 
 
 def _play(environment: Environment, name: str, options: Mapping[str, Any], seed: int) -> str:

@@ -122,6 +122,8 @@ def _kwargs_of(environment: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _takes_kwargs(name: str) -> bool:
     """Whether the environment has the option `kwargs`, a mapping of arguments of its own."""
+    if entry_points.is_entry_point(name):
+        check(name)
     parameter = inspect.signature(_load(name).make_spec).parameters.get("kwargs")
     return parameter is not None and parameter.kind is not parameter.VAR_KEYWORD
 

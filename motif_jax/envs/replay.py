@@ -126,7 +126,7 @@ def record(
         actions=environment.spec.action_array(played[1:]),
         digest=digest.hexdigest(),
         engine=version("nle"),
-        info=environment.episode_info(),
+        info={name: float(value) for name, value in environment.episode_info().items()},
     )
 
 

@@ -120,8 +120,11 @@ def _prompt_tests() -> list[GeneralisationTest]:
 
 
 def _action_tests(base: PlayedLevel, action_names: tuple[str, ...]) -> list[GeneralisationTest]:
-    """Other names for the same actions, and lists of another length."""
+    """Other names for the same actions, and lists of another length. Raises UserError: `action_names` are of another length."""
     actions = tuple(base.options.get("actions", catalogue.ACTIONS))
+    is_valid = not action_names or len(action_names) == len(actions)
+    allowed = f"{len(actions)} names, one for each action of the policy"
+    checks.require(is_valid, "action_names", action_names, allowed)
     tests = []
     for name, words in {"action_names": action_names or ROTATE, "action_names_shift": SHIFT}.items():
         if len(words) == len(actions) and words != actions:

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import capacity, interruption, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
+from motif_jax.display import measures
 from motif_jax.envs import determinism
 from motif_jax.envs.replay import Recording
 from motif_jax.play import evaluation_files, evaluation_setup, evaluation_tables, messages, watching
@@ -76,7 +77,12 @@ def _write(
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, table)
     atomic_write_json(workdir / evaluation_files.MESSAGES, list(map(asdict, tallies)))
     evaluation_files.write_summary(workdir, summary, rows)
-    evaluation_tables.show(workdir, summary, summaries, "steps", f"; intrinsic reward: {reward}")
+    more = f"; intrinsic reward: {reward}"
+    partly = measures.partly_shown(table)
+    if partly:
+        listed = ", ".join(f"{key} ({count:,} of {len(table):,})" for key, count in partly.items())
+        more += f"; left out, since only some episodes have them: {listed}"
+    evaluation_tables.show(workdir, summary, summaries, "steps", more)
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")
 
 

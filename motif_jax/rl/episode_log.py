@@ -95,13 +95,18 @@ class EpisodeLog(ExitStack):
             self._file.flush()
 
     def means(self) -> dict[str, float]:
-        """Means over the newest episodes, of the finite numbers that any of them reported."""
-        values_of: dict[str, list[float]] = {}
-        for row in self._newest:
-            for name, value in row.items():
-                if name not in _NOT_AVERAGED and value is not None and math.isfinite(value):
-                    values_of.setdefault(name, []).append(value)
-        return {f"episode/{name}": sum(values) / len(values) for name, values in values_of.items()}
+        """Means over the newest episodes, of the finite values of each number that all of them reported.
+
+        A number that some episodes lack has no mean: of a success that `info` shows after successes alone it would be 1.
+        """
+        rows = list(self._newest)
+        names = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
+        means = {}
+        for name in names:
+            values = [row[name] for row in rows if row[name] is not None and math.isfinite(row[name])]
+            if name not in _NOT_AVERAGED and values:
+                means[f"episode/{name}"] = sum(values) / len(values)
+        return means
 
     def row(self) -> dict[str, float]:
         """`means` with the same names at every call: NaN where no episode has reported one."""

@@ -162,3 +162,13 @@ def test_rows_of_a_table_have_units_intervals_and_ranges() -> None:
 
 def test_measures_are_ordered_by_what_people_look_at_first() -> None:
     assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == ["return", "kills", "zeta"]
+
+
+def test_numbers_that_some_episodes_lack_are_counted() -> None:
+    rows = [
+        {"index": 0, "success": 1.0, "return": 2.0},
+        {"index": 1, "return": None},
+        {"index": 2, "return": 1.0},
+    ]
+
+    assert measures.partly_shown(rows) == {"return": 2, "success": 1}

@@ -20,6 +20,8 @@ class Dice(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, wrong="", render_mode=None):
+        if wrong == "display" and render_mode:
+            raise RuntimeError("no display")
         self.wrong = wrong
         self.render_mode = render_mode
         self.episodes = 0
@@ -40,7 +42,7 @@ class Dice(gymnasium.Env):
         return np.full((4, 4, 3), generator.integers(255), np.uint8)
 
 
-for _wrong in ("", "seed", "past", "picture"):
+for _wrong in ("", "seed", "past", "picture", "display"):
     gymnasium.register(f"Dice{_wrong}-v0", entry_point=Dice, kwargs={"wrong": _wrong})
 
 
@@ -54,7 +56,9 @@ def test_an_environment_that_its_seed_does_not_decide_is_refused(wrong):
 
 
 def test_a_function_of_its_seed_passes():
-    determinism.require("gym:Dice-v0", {"text": "info:text"}, "config.policy=agents")
+    # Where there is no display, what draws no picture is played without any.
+    for name in ("gym:Dice-v0", "gym:Dicedisplay-v0"):
+        determinism.require(name, {"text": "info:text"}, "config.policy=agents")
     determinism.require("NetHackScore-v1", {}, "config.policy=agents")
 
 

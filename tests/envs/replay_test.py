@@ -13,6 +13,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS
+from motif_jax.envs.recall import Recall
 from motif_jax.envs.replay import Recording, record
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.envs.playing import error_line
@@ -113,3 +114,19 @@ def test_a_damaged_recording_is_named_with_what_to_do(saved_game, change, messag
 
     with pytest.raises(UserError, match=f"^{saved_game} {message}"):
         Recording.load(saved_game)
+
+
+class NumpyNumbers(Recall):
+    """A task whose numbers of an episode are numpy's, as those of users often are."""
+
+    def episode_info(self):
+        return {"return": np.float32(0.5), "solved": np.bool_(True)}
+
+
+def test_numbers_of_an_episode_may_be_numpys(tmp_path):
+    environment = NumpyNumbers("Recall-v0")
+
+    recording = record(environment, "Recall-v0", {}, 1, np.array([0, 1]))
+
+    recording.save(tmp_path / "game.json")
+    assert Recording.load(tmp_path / "game.json").info == {"return": 0.5, "solved": 1.0}

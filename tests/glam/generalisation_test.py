@@ -89,7 +89,8 @@ def test_names_of_actions_must_be_as_many_as_the_actions() -> None:
         "actions": ["left", "right", "on"]
     }
     assert "action_names" not in every(three)
-    assert "action_names" not in every(PLAIN, ("left", "right", "on"))
+    with pytest.raises(UserError, match="must be 6 names, one for each action of the policy"):
+        every(PLAIN, ("left", "right", "on"))
 
 
 def test_a_place_replaces_the_options_of_its_test_alone() -> None:

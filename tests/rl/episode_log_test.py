@@ -54,6 +54,15 @@ def test_means_are_over_the_newest_episodes(tmp_path: Path) -> None:
         assert log.settled()
 
 
+def test_a_number_that_some_episodes_lack_has_no_mean() -> None:
+    """Many environments show `is_success` after successes alone: its mean would be 1."""
+    with EpisodeLog(None, 4, with_intrinsic=False) as log:
+        add(log, 1, [{**report(0, 0), "success": 1.0}, report(0, 1)], [])
+        assert "episode/success" not in log.means()
+        add(log, 2, [{**report(0, n), "success": n % 2} for n in range(2, 6)], [])
+        assert log.means()["episode/success"] == 0.5
+
+
 def test_a_row_without_episodes_has_all_names() -> None:
     with EpisodeLog(None, 1_000, with_intrinsic=True, fields=["success", "end"]) as log:
         names = ("intrinsic_return", "length", "return", "success")

@@ -234,7 +234,8 @@ class BabyAIText:
         self._counts = collections.Counter[str]()
 
         mission = self._world.mission
-        self._mission = encoded(mission, MISSION_BYTES, "a mission")
+        # Of the largest levels one in 160,000 is longer: this field has its beginning, the prompt all of it.
+        self._mission = encoded(mission[:MISSION_BYTES], MISSION_BYTES, "a mission")
         if INSTRUCTION in self._fields:
             self._instruction = instructions.numbered(mission)
         self.goal = mission

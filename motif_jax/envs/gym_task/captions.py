@@ -22,6 +22,8 @@ KEY = "environment.text"
 # Prefixes of `config.environment.text`.
 INFO = "info:"
 OBSERVATION = "obs:"
+# The name of an observation that has no parts.
+SINGLE = "observation"
 
 
 class CaptionedStep(NamedTuple):
@@ -55,7 +57,7 @@ def make(text: str) -> Caption:
         return lambda step: at_path(step.info, info_path, _parts_of_value)
     if text.startswith(OBSERVATION):
         field = text.removeprefix(OBSERVATION)
-        return lambda step: at_path(step.observation, field, _parts_of_value)
+        return lambda step: _observed(step.observation, field)
     if not entry_points.is_entry_point(text):
         raise UserError(f"config.{KEY}={text}: must be module:function, info:KEY or obs:KEY")
     function = entry_points.load(KEY, text)
@@ -87,10 +89,12 @@ def of_function(function: Any, name: str) -> Caption:
     if count is None:
         raise _refusal(name)
     # Arguments after the ordered ones may have names of `ARGUMENTS` too.
+    ordered = _positional(parameters)[:count]
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     further = [
         parameter
         for parameter in parameters
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in ARGUMENTS
+        if parameter.kind in by_name and parameter.name in ARGUMENTS and parameter not in ordered
     ]
     return lambda step: function(*step[:count], **_named(further, step))
 
@@ -113,12 +117,12 @@ def names(function: Any, argument: str) -> bool:
 
 def _parameters(function: Any) -> list[inspect.Parameter] | None:
     """The parameters of a function, or of the objects of a class; None: unknown."""
-    function = function.__call__ if isinstance(function, type) else function
+    is_class = isinstance(function, type)
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = list(inspect.signature(function.__call__ if is_class else function).parameters.values())
     except (TypeError, ValueError):
         return None
-    return parameters
+    return parameters[1:] if is_class else parameters  # without `self`
 
 
 def _refusal(name: str) -> UserError:
@@ -202,6 +206,14 @@ def at_path(values: Any, path: str, parts_of: Callable[[Any], Iterable[tuple[Any
             if inner is not None:
                 return inner
     return None
+
+
+def _observed(observation: Any, field: str) -> Any:
+    """The part of an observation that `field` names (`spaces.Leaf.name`); None where there is none."""
+    has_parts = isinstance(observation, Mapping | tuple | list)
+    if field == SINGLE and not has_parts:
+        return observation
+    return at_path(observation, field, _parts_of_value)
 
 
 def _parts_of_value(value: Any) -> Iterable[tuple[Any, Any]]:

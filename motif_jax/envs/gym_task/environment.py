@@ -49,7 +49,8 @@ _MAX_BYTES = 256  # of a text that a reward reads
 _MAX_NUMBERS = 32  # from `info` in an episode's row
 # Environments are reset with seeds below this: numpy's old generators take 32 bits, and those of C 31.
 SEEDS = 1 << 31
-_PROBED_STEPS = 200  # within which a key of `info` has to appear
+_PROBED_STEPS = 200  # within which a text has to appear
+_COMPARED_STEPS = 3  # of every environment, whose observations are compared with their space
 
 
 def make_spec(
@@ -96,8 +97,11 @@ class GymTask:
         limit = options.get("max_episode_steps")
         self._caption = captions.make(text) if text else None
         self._text_bytes = options.get("text_bytes", _MAX_BYTES)
-        all_leaves = leaves(self._env.observation_space, self._text_bytes)
-        self._leaves = [leaf for leaf in all_leaves if leaf.name in self.spec.observation]
+        all_leaves = list(leaves(self._env.observation_space, self._text_bytes))
+        used = {_field_of(text or ""), _field_of(options.get("action_mask") or "")}
+        self._name = name
+        self._leaves = [leaf for leaf in all_leaves if leaf.name not in used]
+        self._compared = 0  # observations that were compared with their space
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
         self._actions = make_actions(self._env.action_space, options.get("action_bins", 0))
@@ -147,6 +151,8 @@ class GymTask:
         self._env.close()
 
     def _write(self, step: captions.CaptionedStep, out: Mapping[str, np.ndarray]) -> None:
+        if self._compared < _COMPARED_STEPS:
+            self._compare(step.observation)
         for leaf in self._leaves:
             leaf.write(step.observation, out[leaf.name])
         self._keep_numbers(step.info)
@@ -166,12 +172,27 @@ class GymTask:
         out[TEXT][...] = padded(caption, self._text_bytes)
         out[COUNT][...] = self._caption_counts[caption]
 
+    def _compare(self, observation: Any) -> None:
+        """Raises UserError where an observation is not of its space: numpy would repeat or round it without a word."""
+        self._compared += 1
+        for leaf in self._leaves:
+            misfit = leaf.misfit(observation)
+            if misfit:
+                raise UserError(
+                    f"config.{_KEY}={self._name}: its {leaf.name!r} {misfit}: mend the one or the other"
+                )
+        space = self._env.observation_space
+        if isinstance(space, gymnasium.spaces.Tuple) and len(observation) != len(space.spaces):
+            raise UserError(
+                f"config.{_KEY}={self._name}: its observation has {len(observation)} parts, its space {len(space.spaces)}"
+            )
+
     def _keep_numbers(self, info: Mapping[str, Any]) -> None:
         """Keeps the newest value of the first numbers of an episode's `info`, for its row."""
         for name, value in {**info, **(info.get("final_info") or {})}.items():
             if not isinstance(value, _NUMBERS) or not math.isfinite(value):
                 continue
-            measure = _measure(name)
+            measure = _measure(str(name))
             if measure in self._numbers or len(self._numbers) < _MAX_NUMBERS:
                 self._numbers[measure] = float(value)
 
@@ -220,6 +241,9 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     except UnsupportedSpaceError as error:
         raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
     observation = {leaf.name: leaf.field for leaf in space_leaves}
+    if len(observation) < len(space_leaves):
+        listed = ", ".join(sorted(leaf.name for leaf in space_leaves))
+        raise UserError(f"config.{_KEY}={name}: two fields of its observation have one name, of {listed}")
     # Fields that serve as the text or as the mask are not shown twice.
     text_is_observed = _take(text, captions.KEY, observation)
     _take(reading.action_mask, MASK, observation)
@@ -262,12 +286,18 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
 
 def _take(source: str, key: str, observation: dict[str, ArraySpec]) -> bool:
     """Takes the field that 'obs:FIELD' names out of `observation`; False: `source` names none. Raises UserError: there is no such field."""
-    if not source.startswith(captions.OBSERVATION):
+    name = _field_of(source)
+    if not name:
         return False
     allowed = f"one of its fields, which are {', '.join(observation)}"
-    field = observation.pop(source.removeprefix(captions.OBSERVATION), None)
+    field = observation.pop(name, None)
     checks.require(field is not None, key, source, allowed)
     return True
+
+
+def _field_of(source: str) -> str:
+    """The field that 'obs:FIELD' names; '' for any other source of a text or a mask."""
+    return source.removeprefix(captions.OBSERVATION) if source.startswith(captions.OBSERVATION) else ""
 
 
 def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
@@ -291,7 +321,7 @@ def check(name: str, options: Mapping[str, Any]) -> None:
             _, end = environment.step(choose(out), out)
             if end != RUNNING:
                 environment.reset(1, out)
-            if task.spoke or not text.startswith(captions.INFO):
+            if task.spoke or not text.startswith((captions.INFO, captions.OBSERVATION)):
                 return
     except UserError:
         raise
@@ -301,6 +331,7 @@ def check(name: str, options: Mapping[str, Any]) -> None:
         raise UserError(f"{keys} cannot be played: {type(cause).__name__}: {cause}") from error
     finally:
         task.close()
+    source = "a key of info" if text.startswith(captions.INFO) else "a part of the observation"
     raise UserError(
-        f"config.{captions.KEY}={text}: must be a key of info; none of {_PROBED_STEPS} random steps had it"
+        f"config.{captions.KEY}={text}: must be {source}; none of {_PROBED_STEPS} random steps had it"
     )

@@ -61,10 +61,10 @@ class GymMaker:
                 is_module, _MODULES, module, "modules, such as a.b, with commas between: no classes"
             )
             entry_points.load_module(_MODULES, module)
-        wrappers = {name: _load_wrapper(name) for name in checks.listed(self.wrappers)}
+        wrappers = [(name, _load_wrapper(name)) for name in checks.listed(self.wrappers)]
         environment = self._make_bare(pictures)
         try:
-            for name, wrapper in wrappers.items():
+            for name, wrapper in wrappers:
                 environment = self._wrap(environment, name, wrapper)
         except UserError:
             environment.close()

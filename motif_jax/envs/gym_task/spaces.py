@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from motif_jax.core.text_bytes import cut
-from motif_jax.envs.gym_task.captions import text_bytes_of
+from motif_jax.envs.gym_task.captions import SINGLE, text_bytes_of
 from motif_jax.envs.spec import ArraySpec
 
 _MAX_VALUES = 4096  # of a one-hot
@@ -18,6 +18,7 @@ _INT32 = np.iinfo(np.int32)
 _MOST_CHANNELS = 16  # of a picture whose channels are its first axis: four pictures in four colours
 _MOST_COLOURS = 4
 _LEAST_SIDE = 16  # of what is a picture without an axis of channels; less is a board
+_LEAST_BOARD = 8  # side of a board whose channels may be its first axis
 
 
 class UnsupportedSpaceError(ValueError):
@@ -31,6 +32,7 @@ class Leaf:
     `image`: it is a picture uint8 [height, width, channels].
     """
 
+    space: gymnasium.Space
     path: tuple[Any, ...]
     field: ArraySpec
     encode: Callable[[Any], Any]
@@ -39,12 +41,44 @@ class Leaf:
     @property
     def name(self) -> str:
         """The path joined with dots; 'observation' for a single space."""
-        return ".".join(map(str, self.path)) or "observation"
+        return ".".join(map(str, self.path)) or SINGLE
 
     def write(self, observation: Any, out: np.ndarray) -> None:
+        out[...] = self.encode(self._part(observation))
+
+    def misfit(self, observation: Any) -> str:
+        """How the part of `observation` differs from its space such that numpy would bend it without an error; '' where it fits."""
+        value = self._part(observation)
+        space = self.space
+        if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
+            return "" if space.contains(_plain(value, space)) else f"is {value}, outside {space}"
+        if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.MultiBinary):
+            return ""
+        array = np.asarray(value)
+        if array.shape != space.shape:
+            return f"has shape {list(array.shape)}, its space {list(space.shape)}"
+        if np.dtype(self.field.dtype).kind == "f":
+            return ""
+        if array.dtype.kind not in "iub":
+            return f"has dtype {array.dtype}, its space {space.dtype}"
+        limits = np.iinfo(self.field.dtype)
+        least = array.min(initial=0)
+        greatest = array.max(initial=0)
+        fits = limits.min <= least and greatest <= limits.max
+        return "" if fits else f"has numbers from {least} to {greatest}, outside {self.field.dtype}"
+
+    def _part(self, observation: Any) -> Any:
         for key in self.path:
             observation = observation[key]
-        out[...] = self.encode(observation)
+        return observation
+
+
+def _plain(value: Any, space: gymnasium.Space) -> Any:
+    """A value of numbers of any type as `space.contains` takes them: an int, or an array of the space's dtype."""
+    array = np.asarray(value)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(array) if array.ndim == 0 else value
+    return array.astype(space.dtype)
 
 
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
@@ -59,7 +93,7 @@ def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) 
         for index, part in enumerate(space.spaces):
             yield from leaves(part, text_bytes, (*path, index))
     else:
-        yield Leaf(path, *_encoding(space, text_bytes, ".".join(map(str, path)) or "it"))
+        yield Leaf(space, path, *_encoding(space, text_bytes, ".".join(map(str, path)) or "it"))
 
 
 def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
@@ -103,7 +137,7 @@ def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
 
     Colours may come first, pictures without colours may have two axes, and several pictures may be stacked in front.
     """
-    if len(shape) == 3 and shape[-1] > _MOST_CHANNELS >= shape[0]:
+    if len(shape) == 3 and _has_channels_first(shape):
         return lambda picture: np.moveaxis(np.asarray(picture), 0, -1)
     if len(shape) == 3:
         return np.asarray
@@ -112,7 +146,22 @@ def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
     if len(shape) == 4 and shape[-1] <= _MOST_COLOURS and min(shape[1:3]) >= _LEAST_SIDE:
         height, width = shape[1:3]
         return lambda pictures: np.moveaxis(np.asarray(pictures), 0, 2).reshape(height, width, -1)
+    if len(shape) == 4 and shape[1] <= _MOST_COLOURS and min(shape[2:]) >= _LEAST_SIDE:
+        height, width = shape[2:]
+        return lambda pictures: np.moveaxis(np.asarray(pictures), (0, 1), (2, 3)).reshape(height, width, -1)
     return None
+
+
+def _has_channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether three axes are [channels, height, width]: few channels, before a picture or before a board that is not small.
+
+    Planes of a board, such as one-hot [7, 7, 20] and Go's [9, 9, 17], are many, and come last.
+    """
+    channels, *sides = shape
+    if channels > _MOST_CHANNELS or channels >= min(sides) or min(sides) < _LEAST_BOARD:
+        return False
+    is_square = sides[0] == sides[1]
+    return channels <= _MOST_COLOURS or is_square or min(sides) >= _LEAST_SIDE
 
 
 def padded(data: bytes, size: int) -> np.ndarray:

@@ -158,7 +158,9 @@ def _field(observation: Any, name: str) -> Any:
 def _require_path(space: gymnasium.Space | None, source: str) -> None:
     """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', see `captions.at_path`."""
     path = source.removeprefix(captions.OBSERVATION)
-    if captions.at_path(space, path, captions.parts_of_space) is None:
-        names = [str(name) for name, _ in captions.parts_of_space(space)]
+    parts = list(captions.parts_of_space(space))
+    is_whole = path == captions.SINGLE and not parts
+    if not is_whole and captions.at_path(space, path, captions.parts_of_space) is None:
+        names = [str(name) for name, _ in parts]
         shown = ", ".join(names) if names else str(space)
         raise UserError(f"text={source}: the observations have no {path!r} but {shown}")

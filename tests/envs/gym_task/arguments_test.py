@@ -105,6 +105,7 @@ def test_crafter_takes_its_area() -> None:
     [
         (f"{TOYS}:Doubled,{TOYS}:Lowered", -1.0),
         (f"{TOYS}:Lowered, {TOYS}:Doubled", -2.0),
+        (f"{TOYS}:Lowered,{TOYS}:Doubled,{TOYS}:Doubled", -4.0),
     ],
 )
 def test_wrappers_are_applied_in_their_order(wrappers: str, reward: float) -> None:

@@ -66,6 +66,49 @@ def test_texts_come_from_parts_of_tuples_and_from_keys_with_dots(source: str, ob
     assert captions.make(source)(step) == "here"
 
 
+def test_a_single_observation_is_called_observation() -> None:
+    for source, observation, text in [
+        ("obs:observation", "here", "here"),
+        ("obs:observation", {"observation": "there"}, "there"),
+        ("obs:other", "here", None),
+    ]:
+        assert captions.make(source)(captions.CaptionedStep(observation, {}, None)) == text
+
+
+def tell_with_defaults(obs, info=None, reward=0.0, environment=None):
+    return f"{obs} {info} {reward} {environment}"
+
+
+def tell_four(seen, facts, world, deed, reward=0.0):
+    return f"{seen} {facts} {world} {deed} {reward}"
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [(tell_with_defaults, "o {'i': 1} 2.0 e"), (tell_four, "o {'i': 1} e 3 2.0")],
+)
+def test_arguments_with_defaults_are_given_by_name(function, text) -> None:
+    step = captions.CaptionedStep("o", {"i": 1}, "e", 3, 2.0)
+
+    assert captions.of_function(function, "text=")(step) == text
+
+
+def test_a_class_takes_what_its_objects_take() -> None:
+    class Observer:
+        def __call__(self, observations):
+            return ""
+
+    class Neighbour:
+        def __call__(self, info, environment):
+            return ""
+
+    for taken in (Observer, Observer()):
+        assert captions.takes_observation_alone(taken)
+    for taken in (Neighbour, Neighbour()):
+        assert captions.names(taken, "environment")
+        assert not captions.takes_observation_alone(taken)
+
+
 def test_a_text_that_is_not_there_is_none() -> None:
     of_part = captions.make("obs:2.said")
 

@@ -56,6 +56,34 @@ def test_stacked_pictures_in_colour_stand_one_behind_the_other_in_the_channels()
     np.testing.assert_array_equal(out[5, 7], pictures[:, 5, 7].reshape(12))
 
 
+def test_stacked_pictures_with_their_channels_first_are_one_picture() -> None:
+    pictures = drawn((4, 3, 20, 30))
+
+    out = written(pictures.shape, pictures)
+
+    assert out.shape == (20, 30, 12)
+    np.testing.assert_array_equal(out[5, 7], pictures[:, :, 5, 7].reshape(12))
+
+
+@pytest.mark.parametrize(
+    ("shape", "arranged"),
+    [
+        # minigrid's one-hot cells and Go's planes have more channels than cells.
+        ((7, 7, 20), (7, 7, 20)),
+        ((9, 9, 17), (9, 9, 17)),
+        ((8, 9, 17), (8, 9, 17)),
+        ((10, 10, 4), (10, 10, 4)),
+        ((4, 5, 5), (4, 5, 5)),
+        ((3, 16, 16), (16, 16, 3)),
+        ((4, 10, 10), (10, 10, 4)),
+        ((3, 20, 10), (20, 10, 3)),
+        ((12, 84, 84), (84, 84, 12)),
+    ],
+)
+def test_channels_come_first_where_they_are_few(shape: tuple[int, ...], arranged: tuple[int, ...]) -> None:
+    assert leaf_of(shape).field.shape == arranged
+
+
 @pytest.mark.parametrize("shape", [(7,), (8, 8), (2, 5, 5, 3), (4, 20, 30, 9)])
 def test_boards_are_no_pictures(shape: tuple[int, ...]) -> None:
     leaf = leaf_of(shape)
