@@ -13,11 +13,11 @@ Ends with exit code 1 where the games do not support one of `claims`. Under a mi
 """
 
 from motif_jax.play.keys import RESAMPLES
-from motif_jax.schema import Key, configs, non_negative, positive
+from motif_jax.schema import Key, configs, positive
 
 KEYS = {
     "stage": "compare",
-    "seed": non_negative(0, "seed of the bootstrap"),
+    "seed": Key(0, "seed of the bootstrap", minimum=0, maximum=2**32 - 1),
     "title": Key("Comparison of methods", "title of the page"),
     "methods": Key("", "methods and the run folders of each: 'name=folder,folder; name=folder,...'"),
     "measure": Key("return", "key of the episodes: return, score, dlvl, intrinsic_return, ..."),

@@ -23,10 +23,14 @@ _NO_LOCKS = (
 )
 
 
-def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False) -> bool:
-    """Locks an open file until it is closed; without `wait` False: another process holds it. Raises UserError: `path` has no locks."""
+def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False, shared: bool = False) -> bool:
+    """Locks an open file until it is closed; without `wait` False: another process holds it. Raises UserError: `path` has no locks.
+
+    Several processes may hold a `shared` lock, which a file that is open for reading allows.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError as error:  # some network file systems are mounted without locks
@@ -39,9 +43,10 @@ def is_held(folder: str | os.PathLike[str], name: str = ".lock") -> bool:
     path = Path(folder) / name
     if not path.exists():
         return False
-    # Where nobody holds it, this process does until the file is closed: a moment in which a run cannot start.
-    with open(path, "a", encoding="utf-8", opener=regular_file) as file:
-        return not lock(file, folder)
+    # For reading, which another user's folder allows. Where nobody holds it, this process shares it until the file is closed: a moment
+    # in which a run cannot start.
+    with open(path, encoding="utf-8", opener=regular_file) as file:
+        return not lock(file, folder, shared=True)
 
 
 @contextlib.contextmanager

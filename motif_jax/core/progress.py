@@ -105,7 +105,7 @@ class Progress:
         """Prints lines of their own above the progress line."""
         text = "\n".join(map(printable, text.split("\n")))
         if self._live is not None:
-            self._console.print(text, markup=False, highlight=False)
+            self._console.print(Text(text))
         else:
             print(text, file=self._stream, flush=True)
 

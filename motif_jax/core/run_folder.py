@@ -219,22 +219,33 @@ def opened(
 def stored_folder(folder: str | Path, path: str) -> Path | None:
     """The folder that a run in `folder` names in its config as `path`, wherever the caller is; None if there is none.
 
-    A relative path is looked for beside the run, which may have been moved with its data, where the run was started, and here.
+    A relative path is looked for where the run was started, beside the run, which may have been moved with its data, and here. Of a
+    run that lies elsewhere than below the folder where it was started, what lies beside it comes first.
     """
-    run = Path(folder).resolve()
-    bases = [run, *run.parents]
-    description = Path(folder) / VERSIONS
-    if description.exists():
-        directory = read_json(description, "restore it from a copy").get("directory")
-        if isinstance(directory, str):
-            bases.append(Path(directory))
-    bases.append(Path.cwd())
     if not path:
         return None
+    run = Path(folder).resolve()
+    bases = [run, *run.parents]
+    start = started_in(folder)
+    if start.resolve() in bases:
+        bases.insert(0, start)
+    else:
+        bases.append(start)
+    bases.append(Path.cwd())
     for base in bases:
         if (base / path).is_dir():
             return base / path
     return None
+
+
+def started_in(folder: str | Path) -> Path:
+    """The folder where the command of a run was given, in which its config's relative paths begin; here, if the run does not say."""
+    description = Path(folder) / VERSIONS
+    if description.exists():
+        directory = read_json(description, "restore it from a copy").get("directory")
+        if isinstance(directory, str):
+            return Path(directory)
+    return Path.cwd()
 
 
 def describe(folder: Path, config: Mapping[str, Any]) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 
 # After a full stop, and any quotation mark, before what begins a sentence. "[abc or ?*]" goes on.
 _PATTERN = r"(?<=[.!?])\s+(?=[\"'A-Z])|(?<=[.!?][\"'])\s+(?=[\"'A-Z])"
-_BOUNDARY = re.compile(_PATTERN)
-# The marks are ASCII, so that they stand in bytes of UTF-8 and of latin-1 as they do in texts.
+# The marks and blanks are ASCII, so that they stand in bytes of UTF-8 and of latin-1 as they do in texts.
+_BOUNDARY = re.compile(_PATTERN, re.ASCII)
+_BLANKS = " \t\n\r\f\v"
 _BOUNDARY_IN_BYTES = re.compile(_PATTERN.encode())
 
 
@@ -28,7 +29,7 @@ class SentenceRows(NamedTuple):
 
 def split(message: str) -> list[str]:
     """The sentences of a message, in order, without the blanks between them; [] for an empty one."""
-    return [sentence for sentence in _BOUNDARY.split(message.strip()) if sentence]
+    return [sentence for sentence in _BOUNDARY.split(message.strip(_BLANKS)) if sentence]
 
 
 def split_rows(messages: np.ndarray) -> SentenceRows:

@@ -33,7 +33,7 @@ def decode(data: bytes) -> str:
 
 
 def cut(data: bytes, size: int) -> bytes:
-    """The first characters of `data` that fit into `size` bytes; bytes that are not UTF-8 are cut at `size`."""
+    """The first characters of `data` that fit into `size` bytes; of bytes that are not UTF-8 at most three fewer than `size`."""
     if len(data) <= size:
         return data
     end = size

@@ -64,12 +64,16 @@ class Table(NamedTuple):
         return [tuple(map(_text, row)) for row in self.rows]
 
 
+# Marks the folder plots/ that a report has made.
+_MADE_HERE = ".report"
+
+
 def _cell(cell: Any) -> str:
     if not isinstance(cell, TableCell):
         cell = TableCell(str(cell))
     attributes = ' class="code"' if cell.code else ""
     if cell.value is not None:
-        attributes = f' class="number" data-value="{cell.value!r}"'
+        attributes = f' class="number" data-value="{float(cell.value)!r}"'
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     text = escape(cell.text) or "&nbsp;"
     if cell.link:
@@ -176,12 +180,18 @@ def write(
 ) -> Path:
     """Writes STEM.html, the `texts` and, with `with_plots`, the `plots` below plots/, none of an earlier report; returns the page's path."""
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
-    shutil.rmtree(folder / "plots", ignore_errors=True)
+    plots_folder = folder / "plots"
+    # A folder of this name that an earlier report made; another one is the user's, who keeps what is in it.
+    if (plots_folder / _MADE_HERE).exists():
+        shutil.rmtree(plots_folder)
     for name, text in texts(title, lines, sections, stem).items():
         atomic_write_text(folder / name, text)
     atomic_write_text(folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after))
     if with_plots:
-        write_plots(folder / "plots", plots(sections))
+        is_new = not plots_folder.exists()
+        write_plots(plots_folder, plots(sections))
+        if is_new and plots_folder.exists():
+            (plots_folder / _MADE_HERE).touch()
     return (folder / f"{stem}.html").resolve()
 
 

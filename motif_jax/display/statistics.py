@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,7 +89,12 @@ class Summary:
 
     @staticmethod
     def from_dict(values: dict) -> Summary:
-        return Summary(**values | {name: Estimate(**values[name]) for name in ("mean", "median", "iqm")})
+        """A summary from JSON, where bounds that are not there are null."""
+        estimates = {}
+        for name in ("mean", "median", "iqm"):
+            numbers = {key: math.nan if bound is None else bound for key, bound in values[name].items()}
+            estimates[name] = Estimate(**numbers)
+        return Summary(**values | estimates)
 
 
 def bootstrap(
@@ -98,10 +104,15 @@ def bootstrap(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> list[Estimate]:
-    """Each statistic of `values` [n] with its percentile bootstrap interval. Raises ValueError: no values, or not finite ones."""
+    """Each statistic of `values` [n] with its percentile bootstrap interval, which one value does not have: its bounds are NaN.
+
+    Raises ValueError: no values, or not finite ones.
+    """
     values = np.asarray(values, np.float64)
     if not len(values) or not np.isfinite(values).all():
         raise ValueError(f"{len(values)} values: needs finite ones, at least one")
+    if len(values) == 1:
+        return [Estimate(float(statistic(values)), math.nan, math.nan) for statistic in statistics]
     drawn = _resampled(values, statistics, resamples, np.random.default_rng(seed))
     estimates = []
     for statistic, drawn_values in zip(statistics, drawn, strict=True):

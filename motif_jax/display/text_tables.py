@@ -139,7 +139,7 @@ def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, capti
     if sum((column.width or 0) + 3 for column in table.columns) + 1 <= console.width:
         console.print(table)
         return
-    console.print(title, markup=False)
+    console.print(Text(_lines(title)))
     for row in rows:
         console.print(terminal((header[0], row[0]), list(zip(header[1:], row[1:], strict=True)), ""))
-    console.print(caption, markup=False)
+    console.print(Text(_lines(caption)))

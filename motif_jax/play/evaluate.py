@@ -119,8 +119,13 @@ class _Evaluation:
         if rater is not None:
             self.reward = f"{rater.description}, count exponent {rater.count_exponent:g}"
         self._expert = self._setup.spec.expert_field if config.bot_agreement else None
-        self.plan = {**self._setup.plan, "greedy": bool(config.greedy), "seed": config.seed}
-        atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
+        self.plan = {
+            **self._setup.plan,
+            "greedy": bool(config.greedy),
+            "seed": config.seed,
+            "digests": self._setup.digests,
+        }
+        atomic_write_json(workdir / PLAN, self.plan)
 
     def play(self, journal: Journal, stop: interruption.Interruption) -> list[dict[str, Any]]:
         """Plays the episodes that the journal lacks; returns the rows by index, fewer after a stop."""

@@ -250,8 +250,24 @@ def is_of_the_reward(key: str) -> bool:
 
 
 def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they are equal."""
-    return rewards_apart(*(evaluation["plan"].get("reward") or {} for evaluation in (first, second)))
+    """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they are equal.
+
+    Where both evaluations have the digest of their reward it counts in place of its folder: the same reward may lie elsewhere now, and
+    another one may have been trained where it lay.
+    """
+    one = first["plan"].get("reward") or {}
+    other = second["plan"].get("reward") or {}
+    contents = [evaluation["plan"].get("digests", {}).get("reward") for evaluation in (first, second)]
+    if None in contents:
+        return rewards_apart(one, other)
+    without_folder = [
+        {key: value for key, value in reward.items() if key != "dir"} for reward in (one, other)
+    ]
+    settings = rewards_apart(*without_folder)
+    if contents[0] == contents[1]:
+        return settings
+    files = f"dir {one.get('dir')} and {other.get('dir')}, of different contents"
+    return "; ".join(filter(None, [files, settings]))
 
 
 def rewards_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ from motif_jax.published import wordle_games
 
 KINDS = {".jsonl": "json_lines", ".json": "json_lines", ".pkl": "wordle_games", ".pickle": "wordle_games"}
 Begin = Callable[[], None]
-_FILES = ("file", "quantiles")  # keys that name a file
+_FILES = ("file", "quantiles", "words")  # keys that may name a file
 
 
 class ImportStage(NamedTuple):
@@ -51,12 +51,16 @@ class ImportStage(NamedTuple):
             if self._is_done(config, workdir):
                 print(f"{workdir} holds this import of {config.file} already")
                 return
-            named = [key for key in _FILES if key in config]
+            named = _named_files(config)
             self.write(config, workdir, lambda: import_origin.write(workdir, config, named))
 
     def _is_done(self, config: ConfigDict, workdir: Path) -> bool:
-        named = [key for key in _FILES if key in config]
-        return import_origin.check(workdir, config, named, self.is_whole(config, workdir))
+        return import_origin.check(workdir, config, _named_files(config), self.is_whole(config, workdir))
+
+
+def _named_files(config: ConfigDict) -> list[str]:
+    """The keys that name a file here: a list of words may also be one of the package."""
+    return [key for key in _FILES if key in config and config[key] and Path(config[key]).is_file()]
 
 
 def has_checkpoints(config: ConfigDict, workdir: Path) -> bool:

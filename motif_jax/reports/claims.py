@@ -30,6 +30,7 @@ _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
 # A vault's heaps have 51 pieces or more, and no other heap of the first levels does. One vault outweighs hundreds of games.
 _LARGEST_HEAP = 50
 # A minus stands between blanks: names of methods may have one.
+_PLAIN_CLAIM = re.compile(r"\s*(?P<more>.+?)\s*>\s*(?P<less>.+?)\s*:\s*(?P<measure>[^\s:]+)\s*")
 _CLAIM = re.compile(
     r"\s*(?P<more>.+?)\s*>\s*(?P<less>.+?)(?:(?P<sign>\s*\+|\s-\s)\s*(?P<margin>\d+(?:\.\d+)?))?\s*:\s*(?P<measure>[^\s:]+)\s*"
 )
@@ -78,7 +79,10 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
     """Reads 'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure'. Raises UserError: another form, an unknown method, or one method twice."""
     claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        match = _CLAIM.fullmatch(part)
+        # The name of a method may end as a margin does: 'lr=1e+3'.
+        match = _PLAIN_CLAIM.fullmatch(part)
+        if match is None or {match["more"], match["less"]} - set(methods):
+            match = _CLAIM.fullmatch(part)
         if match is None or {match["more"], match["less"]} - set(methods):
             raise UserError(
                 f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; A > B - NUMBER: measure; ...' with A and B of "
@@ -86,11 +90,15 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
             )
         if match["more"] == match["less"]:
             raise UserError(f"config.claims={part}: compares {match['more']} with itself")
-        margin = float(match["margin"] or 0)
-        if match["sign"] and match["sign"].strip() == "-":
-            margin = -margin
-        claims.append(Claim(match["more"], match["less"], match["measure"], margin))
+        claims.append(Claim(match["more"], match["less"], match["measure"], _margin(match)))
     return claims
+
+
+def _margin(match: re.Match[str]) -> float:
+    """The margin of a claim, 0 where it has none."""
+    parts = match.groupdict()
+    margin = float(parts.get("margin") or 0)
+    return -margin if (parts.get("sign") or "").strip() == "-" else margin
 
 
 def numbers(

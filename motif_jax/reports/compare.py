@@ -72,6 +72,7 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
     evaluations: dict[Path, dict[str, Any]] = {}
     runs: list[Path] = []
     first_uses: dict[Path, tuple[str, Path]] = {}
+    first_copies: dict[str, Path] = {}
     evaluation_of_training: dict[tuple[str, str, Path], Path] = {}
     for method, folders in methods.items():
         for folder in folders:
@@ -86,9 +87,14 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
             if kind != "evaluation":
                 continue
 
-            evaluations[folder] = evaluation_files.read_evaluation(folder)
-            plan = evaluations[folder]["plan"]
-            policy = Path(plan["policy"])
+            evaluation = evaluation_files.read_evaluation(folder)
+            copied = first_copies.setdefault(evaluation["digest"], folder)
+            if copied is not folder:
+                raise UserError(f"config.methods: {folder} is a copy of {copied}: a run counts once")
+            evaluations[folder] = evaluation
+            plan = evaluation["plan"]
+            # The path of an agent begins where it was evaluated.
+            policy = run_folder.started_in(folder) / plan["policy"]
             if not policy.is_dir():  # random, or an agent that lies elsewhere now
                 continue
             training = (method, plan["environment"], policy.resolve())

@@ -52,9 +52,12 @@ def efficiency(curve: Curve, end: float) -> float:
     smoothed = smooth(Curve(curve.x[before_end], curve.y[before_end]), band=False)
     if not len(smoothed.x):
         return math.nan
+    # Of values at one step, where several episodes end at once, the interpolation would take the first and the last.
+    x, place = np.unique(smoothed.x, return_inverse=True)
+    mean = np.bincount(place, smoothed.mean) / np.bincount(place)
     # Means of stretches lie unevenly: the average over steps, not over stretches, is meant.
     steps = np.linspace(0.0, end, _POINTS)
-    return float(np.interp(steps, smoothed.x, smoothed.mean).mean())
+    return float(np.interp(steps, x, mean).mean())
 
 
 def _estimate(runs: Sequence[Learned], end: float) -> tuple[int, Estimate]:

@@ -58,8 +58,11 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
     first_games = games(first, key)
     comparisons = {}
     for other in others:
-        other_games = games(data.evaluations[other], key)
-        if not first_games or not other_games or not comparable(first, data.evaluations[other], key):
+        second = data.evaluations[other]
+        other_games = games(second, key)
+        # A measure that only some episodes have would compare these alone.
+        is_complete = len(first_games) == len(first["rows"]) and len(other_games) == len(second["rows"])
+        if not first_games or not is_complete or not comparable(first, second, key):
             continue
         first_values = np.array(list(first_games.values()))
         other_values = np.array(list(other_games.values()))

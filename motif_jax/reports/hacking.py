@@ -189,4 +189,7 @@ def judge_run(data: RunData) -> list[Verdict]:
     name, *others = data.evaluations or [""]
     for other in others:
         verdicts.append(judge_evaluations(data.evaluations[other], data.evaluations[name], (other, name)))
-    return verdicts or [judge({}, {}, ("", ""))]
+    if verdicts:
+        return verdicts
+    is_rated = any(REWARD in evaluation["measures"] for evaluation in data.evaluations.values())
+    return [_unchecked("nothing to compare it with was given") if is_rated else judge({}, {}, ("", ""))]

@@ -61,9 +61,10 @@ def _table(
     # JSON holds no infinite numbers: they are null.
     ranked = sorted((row for row in rows if row[key] is not None), key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
+    example = chosen[0] if chosen else {}  # no row has a finite number
     measures = [
         key,
-        *(measure_key for measure_key in _SHOWN if measure_key != key and measure_key in chosen[0]),
+        *(measure_key for measure_key in _SHOWN if measure_key != key and measure_key in example),
     ]
     header = [*first_columns, *(with_unit(measure(measure_key)) for measure_key in measures), "replay"]
     cells = []

@@ -170,7 +170,7 @@ def _read_dataset_and_reward(data: RunData, config: ConfigDict) -> None:
         data.labels = {name: counts(dataset.preference(name)) for name in dataset.preference_names()}
     if config.reward.dir:
         # Reading an architecture imports jax.
-        from motif_jax.motif.reward.reward_model import read_architecture
+        from motif_jax.motif.reward.reward_model import read_architecture, read_run
 
         folder = Path(config.reward.dir)
         architecture = read_architecture(folder)[0]
@@ -181,6 +181,10 @@ def _read_dataset_and_reward(data: RunData, config: ConfigDict) -> None:
         data.reward_train = metric_files.read_csv(folder / "train_metrics.csv")
         data.reward_validation = metric_files.read_csv(folder / "val_metrics.csv")
         data.reward_summary = read_reward_summary(folder)
+        if config.reward.step is not None:
+            # The summary is of the evaluation that is used without a step.
+            rows = read_run(folder, config.reward.step).curve
+            data.reward_summary = rows[-1] if rows else {}
 
 
 def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
@@ -272,12 +276,13 @@ def evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
 
 
 def _distinct_name(name: str, taken: Container[str]) -> str:
-    """`name`, with the first number that makes it differ from those that are taken."""
+    """`name`, with the first number that makes it differ from those that are taken; in brackets where it ends with a number."""
+    distinct = name
     number = 2
-    while name in taken:
-        name = f"{name.rstrip('0123456789 ')} {number}"
+    while distinct in taken:
+        distinct = f"{name} ({number})" if name[-1:].isdigit() else f"{name} {number}"
         number += 1
-    return name
+    return distinct
 
 
 def _facts(dataset: PairsDataset) -> dict[str, str]:

@@ -19,7 +19,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite, naming, regular_file
 from motif_jax.core.locks import lock
 from motif_jax.core.verdicts import YES
-from motif_jax.display import measures
+from motif_jax.display import measures, text_tables
 from motif_jax.display.statistics import (
     Estimate,
     interquartile_mean,
@@ -95,8 +95,10 @@ class MethodTable(NamedTuple):
     note: str
 
     def markdown(self) -> str:
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", self.note])
+        escape = text_tables.markdown_escape
+        header, *rows = [[escape(cell) for cell in cells] for cells in (self.header, *self.rows)]
+        lines = [header, ["---"] * len(header), *rows]
+        return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", escape(self.note)])
 
 
 def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> MethodTable:

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from motif_jax.core.config import unknown_variant
 from motif_jax.core.errors import UserError
 from motif_jax.play.keys import RESAMPLES
-from motif_jax.schema import Key, positive, section, update
+from motif_jax.schema import Key, non_negative, positive, section, update
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
 # Keys of all studies.
@@ -57,7 +57,7 @@ STUDY = {
             "algorithm.exploration_coefficient=log 1e-4..1e-2'; ranges need draws",
         ),
         "draws": positive(None, "number of combinations that are drawn at random; None: all of them", int),
-        "seed": Key(0, "seed of the draws"),
+        "seed": non_negative(0, "seed of the draws"),
     },
     "measures": Key(
         "return",

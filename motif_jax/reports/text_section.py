@@ -40,7 +40,9 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
     """The means and which intervals lie apart from the first one: (text, kind)."""
     first = next(iter(row.summaries))
     means = ", ".join(f"{name} {format_estimate(summary.mean)}" for name, summary in row.summaries.items())
-    text = f"{title} of {row.summaries[first].n:,} episodes each: {means}."
+    counts = dict.fromkeys(f"{summary.n:,}" for summary in row.summaries.values())
+    each = " each" if len(counts) == 1 else ""
+    text = f"{title} of {', '.join(counts)} episodes{each}: {means}."
     judged = {name: summary.mean for name, summary in row.summaries.items() if name not in yardsticks}
     if not judged:
         return text, ""

@@ -8,13 +8,14 @@ import platform
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.core import run_folder
+from motif_jax.core import locks, run_folder
 from motif_jax.core.errors import UserError
 
 IDENTITY = ["seed", "model"]
@@ -202,3 +203,38 @@ def test_a_resumed_run_removes_files_of_killed_writers(tmp_path: Path) -> None:
 
     assert not [path for path in unfinished if path.exists()]
     assert answers.exists(), "the store of answers may be another process's"
+
+
+def test_a_relative_path_begins_where_the_run_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "a"
+    for folder in ("dataset", "runs/dataset", "runs/r3"):
+        (started / folder).mkdir(parents=True)
+    monkeypatch.chdir(started)
+    run_folder.describe(Path("runs/r3"), {"stage": "train_reward"})
+    monkeypatch.chdir(tmp_path)
+
+    assert run_folder.stored_folder(started / "runs/r3", "dataset") == started / "dataset"
+    # Moved with its data: what lies beside it comes first.
+    (tmp_path / "b").mkdir()
+    (started / "runs").rename(tmp_path / "b" / "runs")
+    moved = tmp_path / "b" / "runs" / "r3"
+    assert run_folder.stored_folder(moved, "dataset") == tmp_path / "b" / "runs" / "dataset"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+def test_another_users_folder_shows_whether_it_is_in_use() -> None:
+    # Not in pytest's own folder, which other users may not enter.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        # Its imports first: others may not read every file of an environment.
+        become = "import os; from motif_jax.core import locks; os.setuid(65534)"
+        look = f"{become}; print(locks.is_held({folder!r}))"
+
+        def is_held() -> str:
+            return subprocess.check_output([sys.executable, "-c", look], text=True).strip()
+
+        with locks.FolderLock(folder):
+            assert is_held() == "True"
+        assert is_held() == "False"

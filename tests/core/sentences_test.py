@@ -66,3 +66,12 @@ def test_no_messages_have_no_sentences() -> None:
 
     assert divided.sentences.shape == (0, WIDTH)
     assert divided.of_message == []
+
+
+def test_texts_and_bytes_are_split_alike_at_blanks_of_other_scripts() -> None:
+    message = "You see A.\u00a0You see B.  You see C."
+
+    in_bytes = sentences.split_bytes(message.encode())
+
+    assert [sentence.decode() for sentence in in_bytes] == sentences.split(message)
+    assert len(in_bytes) == 2

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
+from motif_jax.core.files import finite
 from motif_jax.display import statistics
+from motif_jax.play import evaluation_files
 from motif_jax.play.evaluation_files import games
 
 
@@ -279,3 +284,34 @@ def test_drawn_games_are_the_same_by_what_they_were_drawn_from():
 
     assert first == second
     assert first != games_of()
+
+
+def test_one_value_has_no_interval():
+    summary = statistics.summarise(np.array([3.7]))
+
+    assert (summary.mean.value, summary.median.value, summary.iqm.value) == (3.7, 3.7, 3.7)
+    assert np.isnan([summary.mean.low, summary.mean.high, summary.iqm.low]).all()
+    read_again = statistics.Summary.from_dict(json.loads(json.dumps(finite(asdict(summary)))))
+    assert np.isnan(read_again.mean.low)
+    assert read_again.minimum == 3.7
+
+
+def rated(folder, digest, **changes):
+    reward = {"kind": "motif", "dir": folder, "step": 1, **changes}
+    return {"plan": {"reward": reward, "digests": {"reward": digest}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "differences"),
+    [
+        # Trained again in its folder, and moved.
+        (rated("runs/a", "d1"), rated("runs/a", "d2"), "dir runs/a and runs/a, of different contents"),
+        (rated("runs/a", "d1"), rated("moved/a", "d1"), ""),
+        (rated("runs/a", "d1"), rated("runs/a", "d1", step=2), "step 1 and 2"),
+        # Without a digest, as of earlier versions, the folder counts.
+        (rated("runs/a", None), rated("runs/b", "d1"), "dir runs/a and runs/b"),
+        (rated("runs/a", None), rated("./runs/a", None), ""),
+    ],
+)
+def test_rewards_are_compared_by_their_contents(first, second, differences):
+    assert evaluation_files.reward_differences(first, second) == differences

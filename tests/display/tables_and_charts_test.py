@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.display import charts, measures, plots, text_tables
+from motif_jax.display import charts, measures, page, plots, text_tables
 from motif_jax.display.charts import Interval, Plot, Series
 from tests.made_up_runs import HOSTILE
 
@@ -124,3 +124,18 @@ def test_a_long_label_stays_beside_its_axes() -> None:
     label = figure.axes[0].yaxis.label.get_window_extent()
     legend = figure.legends[0].get_window_extent()
     assert label.y1 <= legend.y0
+
+
+def test_a_narrow_terminal_shows_control_characters_as_escapes(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+
+    text_tables.show(("a", "b"), [("1" * 30, "2" * 30)], "runs/agent:key:1 on \x1b[31mred", "a :tada: note")
+
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert "\x1b" not in printed
+    assert ":key:1" in printed
+    assert ":tada:" in printed
+
+
+def test_a_number_of_numpys_sorts_in_a_page() -> None:
+    assert 'data-value="9.0"' in page._cell(page.TableCell("9", np.int64(9)))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from motif_jax.core.errors import UserError
@@ -28,3 +30,18 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "full" / "dialogues.parquet").write_text("")
     with pytest.raises(UserError, match="not imported here"):
         stage.check(config, tmp_path / "full")
+
+
+def test_another_list_of_words_is_another_import(tmp_path, monkeypatch):
+    words = tmp_path / "words.txt"
+    words.write_text("crane\n")
+    (tmp_path / "talk.jsonl").write_text(json.dumps(LINES[0]))
+    config = config_of(tmp_path / "talk.jsonl", words=str(words))
+    stage.run(config, tmp_path / "run")
+
+    # The same file by another path is the same import.
+    monkeypatch.chdir(tmp_path)
+    stage.check(config_of(tmp_path / "talk.jsonl", words="words.txt"), tmp_path / "run")
+    words.write_text("crane\nmoist\n")
+    with pytest.raises(UserError, match="holds another import"):
+        stage.check(config, tmp_path / "run")

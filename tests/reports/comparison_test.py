@@ -180,3 +180,18 @@ def test_curves_and_provenance_are_on_the_page_of_a_comparison():
     for text in ("high (n = 2)", "theirs.pkl", "low: config.json"):
         assert text in shown
     assert json.dumps(as_json(scaled), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "methods", "more", "less", "margin"),
+    [
+        ("lr=1e-4 > lr=1e+3: r", ["lr=1e-4", "lr=1e", "lr=1e+3"], "lr=1e-4", "lr=1e+3", 0.0),
+        ("a > a+1: r", ["a", "a+1"], "a", "a+1", 0.0),
+        ("a+1 > a + 1: r", ["a", "a+1"], "a+1", "a", 1.0),
+        ("a+1 > a - 0.5: r", ["a", "a+1"], "a+1", "a", -0.5),
+    ],
+)
+def test_a_name_may_end_as_a_margin_does(text, methods, more, less, margin):
+    (claim,) = claims.parsed_claims(text, methods)
+
+    assert (claim.more, claim.less, claim.measure, claim.margin) == (more, less, "r", margin)

@@ -18,3 +18,11 @@ def test_a_name_that_is_taken_gets_a_number(taken: set[str], name: str) -> None:
 
 def test_an_evaluation_of_an_untrained_agent_is_called_so() -> None:
     assert report.evaluation_name({**PLAN, "checkpoint": 0}, set()) == "before training"
+
+
+def test_a_name_that_ends_with_a_number_keeps_it() -> None:
+    names: list[str] = []
+    for folder in ("a/seed1", "b/seed2", "c/seed2", "d/seed2", "e/3", "f/3"):
+        names.append(report.evaluation_name({**PLAN, "policy": folder}, {"agent", *names}))
+
+    assert names == ["seed1", "seed2", "seed2 (2)", "seed2 (3)", "3", "3 (2)"]

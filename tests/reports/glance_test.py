@@ -201,3 +201,19 @@ def test_the_held_out_loss_is_the_newest_beside_the_best() -> None:
         ("training steps", "3k", "steps of the environments"),
         ("held-out loss", "1.75", "at step 2,000; best 1.5 at step 1,000"),
     ]
+
+
+def test_a_measure_that_some_episodes_lack_is_not_compared() -> None:
+    data = agent_and_random(0.0)
+    evaluations = {}
+    for name, shown in (("agent", 2), ("random", 1)):
+        shown_rows = data.evaluations[name]["rows"]
+        for row in shown_rows[::shown]:
+            row["success"] = 1.0 if name == "agent" else row["index"] % 2
+        evaluations[name] = evaluation(shown_rows)
+    data = RunData("t", evaluations=evaluations)
+
+    (row,) = [row for row in evaluation_sections.rows_of(data) if row.measure.key == "success"]
+
+    assert (list(row.summaries), row.against) == (["random"], {})
+    assert headline(data)[0]

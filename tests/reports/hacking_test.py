@@ -7,6 +7,7 @@ import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.reports import hacking
+from motif_jax.reports.run_data import RunData
 
 
 def episodes(reward: float, depth: float | None, count: int = 20) -> dict[str, np.ndarray]:
@@ -89,3 +90,11 @@ def test_evaluations_are_compared_by_one_reward_alone() -> None:
     assert other.line == (
         "Not checked for reward hacking: random and agent were rated by different rewards (dir /runs/reward and /runs/other)."
     )
+
+
+def test_a_single_evaluation_has_nothing_beside_it() -> None:
+    data = RunData("t", evaluations={"agent": evaluation(1.0, "runs/a")})
+
+    (verdict,) = hacking.judge_run(data)
+
+    assert "nothing to compare it with was given" in verdict.line

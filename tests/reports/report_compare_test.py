@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -218,3 +219,27 @@ def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path, 
     message = rf"^config\.measure=glory: {folder}\S* has no such number; it has .*return, "
     with pytest.raises(UserError, match=message):
         compare.run(configured(methods=f"a={folder}", measure="glory"), tmp_path / "out")
+
+
+def test_a_copy_of_an_evaluation_is_no_second_run(tmp_path):
+    (one,) = evaluations(tmp_path, "one")
+    shutil.copytree(one, tmp_path / "copy")
+    config = configured(methods=f"a={one},{tmp_path / 'copy'}")
+
+    with pytest.raises(UserError, match=rf"{tmp_path / 'copy'} is a copy of {one}: a run counts once"):
+        compare.check(config, tmp_path / "out")
+
+
+def test_agents_of_one_name_in_two_projects_are_two_trainings(tmp_path, monkeypatch):
+    folders = []
+    for number, project in enumerate(("one", "two")):
+        write_agent_run(tmp_path / project / "runs" / "agent", episodes=5)
+        folder = tmp_path / project / "runs" / "eval"
+        write_evaluation(folder, "runs/agent", evaluation_rows(8, 0.0, number))
+        (folder / "versions.json").write_text(json.dumps({"directory": str(tmp_path / project)}))
+        folders.append(str(folder))
+
+    # Wherever they are compared.
+    for here in (tmp_path, tmp_path / "one"):
+        monkeypatch.chdir(here)
+        compare.check(configured(methods=f"a={','.join(folders)}"), tmp_path / "out")

@@ -35,7 +35,7 @@ def test_the_page_has_tables_claims_and_a_curve_for_each_method(tmp_path: Path) 
     assert "task (n = 2)" in page
     assert "both (n = 1)" in page
     assert "have no curve" not in page
-    assert [picture.suffix for picture in sorted((tmp_path / "plots").iterdir())] == [".pdf", ".png"]
+    assert [picture.suffix for picture in sorted((tmp_path / "plots").glob("[!.]*"))] == [".pdf", ".png"]
 
 
 def test_trainings_that_lie_elsewhere_and_stages_without_episodes_have_no_curve(tmp_path: Path) -> None:
@@ -54,3 +54,25 @@ def test_the_page_names_the_trainings_that_have_no_curve_beside_those_that_do(tm
 
     sentence = "Trainings whose folders are not here have no curve: task (2 of 2), both (1 of 2)."
     assert sentence in path.read_text(encoding="utf-8")
+
+
+def test_a_folder_of_plots_that_is_the_users_keeps_what_is_in_it(tmp_path: Path) -> None:
+    mine = tmp_path / "plots" / "figure.png"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    task = {"task": [write_training(tmp_path / "task-1", [0.0] * 60)]}
+
+    for _ in range(2):
+        study_page.write(tmp_path, [TABLE], "", task, ["return"])
+
+    assert mine.read_text() == "mine"
+    assert len(list(mine.parent.iterdir())) == 3
+
+
+def test_plots_of_an_earlier_page_go(tmp_path: Path) -> None:
+    task = [write_training(tmp_path / "task-1", [0.0] * 60)]
+    study_page.write(tmp_path, [TABLE], "", {"task": task}, ["return"])
+
+    study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away"]}, ["return"])
+
+    assert not (tmp_path / "plots").exists()

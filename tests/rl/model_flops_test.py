@@ -4,9 +4,11 @@ import math
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.core.devices import flops
 from motif_jax.core.devices.meters import Reading
 from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
@@ -70,3 +72,44 @@ def test_nothing_is_traced_where_the_peak_is_not_known(monkeypatch: pytest.Monke
     use.add(batch)
 
     assert use.metrics(Reading({}, {}, {}, 1.0)) == {}
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_loop_counts_as_its_turns_one_by_one(adds: bool) -> None:
+    """With low-rank additions to frozen kernels: what is carried depends on them from the second turn on."""
+    frozen = jnp.ones((4, 8, 8))
+    additions = {"a": jnp.ones((4, 8, 2)), "b": jnp.ones((4, 2, 8))}
+
+    def block(x: jax.Array, kernel: jax.Array, addition: dict[str, jax.Array]) -> jax.Array:
+        y = x @ kernel
+        return y + x @ addition["a"] @ addition["b"] if adds else y
+
+    def looped(additions: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        def body(carry: jax.Array, layer: tuple[Any, Any]) -> tuple[jax.Array, None]:
+            return block(carry, *layer), None
+
+        return jax.lax.scan(body, x, (frozen, additions))[0]
+
+    def unrolled(additions: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        for number in range(4):
+            x = block(x, frozen[number], jax.tree.map(lambda leaf, number=number: leaf[number], additions))
+        return x
+
+    costs = []
+    for function in (looped, unrolled):
+        program = jax.make_jaxpr(function)(additions, jnp.ones((3, 8))).jaxpr
+        costs.append(flops.gradient_flops(program, [True, True, False]))
+    # A loop takes the gradient with respect to what the first turn gets, too: of x @ kernel and of x @ a.
+    of_first_turn = 2 * 3 * 8 * 8 + 2 * 3 * 8 * 2
+    assert costs[0] == costs[1] + (of_first_turn if adds else 0)
+
+
+def test_the_dearest_branch_of_a_condition_counts() -> None:
+    kernel = jnp.ones((8, 8))
+
+    def function(x: jax.Array) -> jax.Array:
+        return jax.lax.cond(x[0, 0] > 0, lambda x: x @ kernel @ kernel, lambda x: x @ kernel, x)
+
+    program = jax.make_jaxpr(function)(jnp.ones((3, 8))).jaxpr
+
+    assert flops.product_flops(program, [True]) == (2 * 2 * 3 * 8 * 8, 2 * 2 * 3 * 8 * 8)

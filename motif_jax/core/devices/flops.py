@@ -39,28 +39,73 @@ def gradient_flops(jaxpr: Any, differentiated: Sequence[bool]) -> float:
 
 def _products(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[float, int]]:
     """Yields (operations, number of its two factors that depend on a differentiated input) of each product."""
+    for equation, depends in _equations(jaxpr, differentiated):
+        operations = _operations(equation)
+        if operations:
+            yield operations, depends[:2].count(True)
+        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        programs = _programs(equation, depends)
+        if equation.primitive.name == "cond":
+            # One of the branches runs: the dearest counts.
+            programs = [max(programs, key=lambda program: sum(cost for cost, _ in _products(*program)))]
+        for program in programs:
+            for operations, factors in _products(*program):
+                yield repeats * operations, factors
+
+
+def _equations(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[Any, list[bool]]]:
+    """Yields each equation, and which of its inputs depend on a differentiated one. All results of an equation that has one do."""
     inputs = zip(jaxpr.invars, differentiated, strict=True)
     dependent = {variable for variable, is_differentiated in inputs if is_differentiated}
     for equation in jaxpr.eqns:
         depends = [not isinstance(value, Literal) and value in dependent for value in equation.invars]
         if any(depends):
             dependent.update(equation.outvars)
-        operations = _operations(equation)
-        if operations:
-            yield operations, depends[:2].count(True)
+        yield equation, depends
 
-        # Programs inside this one: the body of a scan, a jitted function, the branches of a condition.
-        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
+
+def _programs(equation: Any, depends: list[bool]) -> list[tuple[Any, list[bool]]]:
+    """The programs inside an equation, and which of their inputs depend: a scan's body, a jitted function, branches of a condition."""
+    if equation.primitive.name == "scan":
+        body = equation.params["jaxpr"].jaxpr
+        return [
+            (body, _in_all_turns(body, depends, equation.params["num_consts"], equation.params["num_carry"]))
+        ]
+    programs = []
+    for value in equation.params.values():
+        for part in value if isinstance(value, tuple | list) else [value]:
+            inner: Any = getattr(part, "jaxpr", part)
             if not hasattr(inner, "eqns"):
                 continue
             inner_depends = depends
-            if len(depends) != len(inner.invars):
+            if equation.primitive.name == "cond":
+                inner_depends = depends[1:]  # the first input chooses the branch
+            if len(inner_depends) != len(inner.invars):
                 # A loop's condition, for example, has other inputs: any of them may depend.
                 inner_depends = [any(depends)] * len(inner.invars)
-            for operations, factors in _products(inner, inner_depends):
-                yield repeats * operations, factors
+            programs.append((inner, inner_depends))
+    return programs
+
+
+def _in_all_turns(body: Any, depends: list[bool], constants: int, carried: int) -> list[bool]:
+    """Which inputs of a scan's body depend in any turn: what it carries may depend from the second one on."""
+    depends = list(depends)
+    while True:
+        dependent = set()
+        for equation, inputs in _equations(body, depends):
+            if any(inputs):
+                dependent.update(equation.outvars)
+        inputs_of_outputs = dict(zip(body.invars, depends, strict=True))
+        changed = False
+        for place, output in enumerate(body.outvars[:carried], start=constants):
+            is_dependent = not isinstance(output, Literal) and (
+                output in dependent or inputs_of_outputs.get(output, False)
+            )
+            if is_dependent and not depends[place]:
+                depends[place] = True
+                changed = True
+        if not changed:
+            return depends
 
 
 def _operations(equation: Any) -> float:
