@@ -244,7 +244,7 @@ class PpoTraining(GradientTask):
             batch, of_batch = part
             estimates = self.estimates(learned, frozen, batch)
             of_batch = jax.tree.map(lambda leaf: leaf.reshape(-1), of_batch)
-            rows = ppo.rows_of(
+            terms = ppo.step_losses(
                 estimates.log_probs.reshape(-1),
                 estimates.entropies.reshape(-1),
                 estimates.values[:, :-1].reshape(-1),
@@ -252,17 +252,17 @@ class PpoTraining(GradientTask):
                 settings.clip_ratio,
                 settings.clip_value,
             )
-            losses = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
-            return jnp.sum(jnp.where(of_batch.valid, losses, 0.0)) / tokens, rows
+            losses = ppo.combine(terms, settings.value_coefficient, settings.entropy_coefficient)
+            return jnp.sum(jnp.where(of_batch.valid, losses, 0.0)) / tokens, terms
 
         def add(total: Any, part: Any) -> tuple[Any, ppo.StepLosses]:
-            gradient, rows = jax.grad(loss, has_aux=True)(learned, part)
-            return jax.tree.map(jnp.add, total, gradient), rows
+            gradient, terms = jax.grad(loss, has_aux=True)(learned, part)
+            return jax.tree.map(jnp.add, total, gradient), terms
 
-        gradient, rows = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, learned), parts)
-        rows = jax.tree.map(lambda x: x.reshape(-1), rows)
+        gradient, terms = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, learned), parts)
+        terms = jax.tree.map(lambda x: x.reshape(-1), terms)
         valid = parts[1].valid.reshape(-1)
-        return jax.lax.psum(gradient, AXIS), ppo.describe(rows, valid, settings.clip_ratio, AXIS)
+        return jax.lax.psum(gradient, AXIS), ppo.describe(terms, valid, settings.clip_ratio, AXIS)
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         if not sums.get("steps"):

@@ -6,7 +6,7 @@ and at every token -beta (log pi - log pi_ref) (`kl_penalty`). With d_k = 1 wher
 
     delta_k = r_k + gamma (1 - d_{k+1}) V_{k+1} - V_k,   A_k = delta_k + gamma lambda (1 - d_{k+1}) A_{k+1},   target_k = A_k + V_k
 
-`ppo.rows_of` computes the clipped losses of policy and value, each a mean over the tokens of a minibatch.
+`ppo.step_losses` computes the clipped losses of policy and value, each a mean over the tokens of a minibatch.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class EpisodeBatch(NamedTuple):
     utterances: Any  # float32 [B], the number of utterances
 
 
-def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, trace: float) -> Targets:
+def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, gae_lambda: float) -> Targets:
     """Advantages and value targets float32 [B, K]; 0 and V where a token does not count.
 
     Args:
       rewards: float32 [B, K], with the penalty.
       values: float32 [B, K + 1], of all states under the policy that wrote.
       discount: gamma, of a step from one token to the next.
-      trace: lambda of generalised advantage estimation.
+      gae_lambda: lambda of generalised advantage estimation.
     """
     chex.assert_equal_shape([rewards, batch.live, values[:, :-1]])
     discounts = discount * (1.0 - batch.terminals[:, 1:])
-    of_steps = ppo.targets(values[:, :-1].T, values[:, -1], rewards.T, discounts.T, ~batch.live.T, trace)
+    of_steps = ppo.targets(values[:, :-1].T, values[:, -1], rewards.T, discounts.T, ~batch.live.T, gae_lambda)
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x.T), of_steps)

@@ -11,18 +11,18 @@ from motif_jax.rl.algorithms.vtrace import Targets
 
 
 def gae(
-    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
+    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, gae_lambda: float
 ) -> Targets:
     """Computes advantages and discounted returns backwards over a rollout; float32 [T, B] each.
 
         delta_t  = r_t + discount_t V_{t+1} - V_t
-        A_t      = delta_t + discount_t trace A_{t+1}
+        A_t      = delta_t + discount_t lambda A_{t+1}
         return_t = r_t + discount_t return_{t+1},   return_T = bootstrap_value
 
     The value target is the discounted return, not A + V. A `last` row only carries the value of an episode's
     final observation to the row before it: return_t = V_t, A_t = 0.
 
-    Args: see `vtrace.vtrace`; `trace` is lambda in [0, 1].
+    Args: see `vtrace.vtrace`; `gae_lambda` is lambda in [0, 1].
     """
     chex.assert_rank([value, bootstrap_value], [2, 1])
     chex.assert_equal_shape([value, reward, discount, last])
@@ -32,7 +32,7 @@ def gae(
     ) -> tuple[tuple[Array, Array, Array], Targets]:
         next_value, next_advantage, next_return = carry
         v, r, gamma, is_last = row
-        advantage = r + gamma * next_value - v + gamma * trace * next_advantage
+        advantage = r + gamma * next_value - v + gamma * gae_lambda * next_advantage
         advantage = jnp.where(is_last, 0.0, advantage)
         discounted_return = jnp.where(is_last, v, r + gamma * next_return)
         return (v, advantage, discounted_return), Targets(discounted_return, advantage)

@@ -25,7 +25,7 @@ class Samples(NamedTuple):
 
     action: Array  # int32 [N], index into the step's actions; or n real numbers, float32 [N, n]
     behaviour_log_prob: Array  # float32 [N], of `action` under the policy that played it, in nats
-    behaviour_value: Array  # float32 [N], V of that policy's network; or [N, S], see `value_rows`
+    behaviour_value: Array  # float32 [N], V of that policy's network; or [N, S], see `value_losses`
     advantage: Array  # float32 [N]
     target: Array  # float32, value target, of the shape of `behaviour_value`
     valid: Array  # bool [N], the rows that count
@@ -41,17 +41,17 @@ class StepLosses(NamedTuple):
 
 
 def targets(
-    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
+    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, gae_lambda: float
 ) -> Targets:
     """Advantages, and value targets A + V, over a rollout; see `gae.gae`.
 
     With `compat.timeout_as_terminal` the discount is 0 at a timeout too, and there are no `last` rows.
     """
-    advantage = gae(value, bootstrap_value, reward, discount, last, trace).advantage
+    advantage = gae(value, bootstrap_value, reward, discount, last, gae_lambda).advantage
     return Targets(advantage + value, advantage)
 
 
-def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
+def value_losses(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
     """`losses.value_errors` of each row; float32 [N].
 
     Args:
@@ -68,30 +68,29 @@ def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: 
     return errors if target.ndim == 1 else jnp.mean(errors, axis=1)
 
 
-def block_rows(x: Array, size: int) -> Array:
-    """Gives each row all rows of its block of `size`, [N] to [N, size], for `compat.glam_value_broadcast` in `value_rows`."""
+def with_rows_of_block(x: Array, size: int) -> Array:
+    """Gives each row all rows of its block of `size`, [N] to [N, size], for `compat.glam_value_broadcast` in `value_losses`."""
     chex.assert_rank(x, 1)
     return jnp.repeat(x.reshape(-1, size), size, axis=0)
 
 
-def loss_rows(
+def step_losses_from_logits(
     logits: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
 ) -> StepLosses:
-    """The terms of the loss, row by row; see `rows_of`.
+    """`step_losses` of a policy over numbered actions.
 
     Args:
       logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far below the others, where
         an action does not exist.
-      value: float32 [N], with gradient.
-      clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
+      value, clip_ratio, clip_value: see `step_losses`.
     """
     chex.assert_rank([logits, value], [2, 1])
     chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
     log_prob = losses.log_probability(logits, samples.action)
-    return rows_of(log_prob, entropy(logits), value, samples, clip_ratio, clip_value)
+    return step_losses(log_prob, entropy(logits), value, samples, clip_ratio, clip_value)
 
 
-def rows_of_policy(
+def policy_step_losses(
     spec: EnvironmentSpec,
     outputs: Array,
     value: Array,
@@ -99,29 +98,31 @@ def rows_of_policy(
     clip_ratio: float,
     clip_value: float,
 ) -> StepLosses:
-    """The terms of the loss, row by row, of a policy with `outputs` [N, ...] over the actions of `spec`; see `loss_rows`, `rows_of`."""
+    """`step_losses` of a policy with `outputs` float32 [N, ...] over the actions of `spec`, which are numbered or real."""
     if spec.action_size == 0:
-        return loss_rows(outputs, value, samples, clip_ratio, clip_value)
+        return step_losses_from_logits(outputs, value, samples, clip_ratio, clip_value)
     log_prob = distributions.log_prob(spec, outputs, samples.action)
-    return rows_of(log_prob, distributions.entropy(spec, outputs), value, samples, clip_ratio, clip_value)
+    return step_losses(log_prob, distributions.entropy(spec, outputs), value, samples, clip_ratio, clip_value)
 
 
-def rows_of(
+def step_losses(
     log_prob: Array, entropy: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
 ) -> StepLosses:
-    """The terms of the loss, row by row, as `loss_rows`, where there are no logits.
+    """The terms of the loss of N steps.
 
     Args:
       log_prob: float32 [N], of the actions under the current policy, in nats, with gradient.
       entropy: float32 [N], of the current policy, in nats, with gradient.
       value: float32 [N], with gradient.
+      clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
+      clip_value: greatest change of the value, in its units.
     """
     chex.assert_equal_shape([log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage])
     ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
     clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
     return StepLosses(
         policy=-jnp.minimum(ratio * samples.advantage, clipped * samples.advantage),
-        value=value_rows(value, samples.behaviour_value, samples.target, clip_value),
+        value=value_losses(value, samples.behaviour_value, samples.target, clip_value),
         entropy=entropy,
         ratio=ratio,
     )
@@ -136,20 +137,20 @@ def entropy(logits: Array) -> Array:
     return -jnp.sum(jnp.where(is_possible, jnp.exp(safe_log_p) * safe_log_p, 0.0), axis=-1)
 
 
-def combine(rows: StepLosses, value_coefficient: float, entropy_coefficient: float) -> Array:
+def combine(terms: StepLosses, value_coefficient: float, entropy_coefficient: float) -> Array:
     """The loss of each row, the weighted sum of its terms; float32 [N]."""
-    return rows.policy + value_coefficient * rows.value - entropy_coefficient * rows.entropy
+    return terms.policy + value_coefficient * terms.value - entropy_coefficient * terms.entropy
 
 
 def describe(
-    rows: StepLosses, valid: Array, clip_ratio: float, axis_name: str | None = None
+    terms: StepLosses, valid: Array, clip_ratio: float, axis_name: str | None = None
 ) -> dict[str, Array]:
     """Means of the terms over the valid rows, of all devices; float32 scalars."""
-    is_clipped = jnp.abs(rows.ratio - 1.0) > clip_ratio
+    is_clipped = jnp.abs(terms.ratio - 1.0) > clip_ratio
     return {
-        "loss/policy": reductions.mean(rows.policy, valid, axis_name),
-        "loss/value": reductions.mean(rows.value, valid, axis_name),
-        **losses.policy_metrics(rows.ratio, rows.entropy, is_clipped, valid, axis_name),
+        "loss/policy": reductions.mean(terms.policy, valid, axis_name),
+        "loss/value": reductions.mean(terms.value, valid, axis_name),
+        **losses.policy_metrics(terms.ratio, terms.entropy, is_clipped, valid, axis_name),
     }
 
 

@@ -302,7 +302,7 @@ def _with_peers(sequences: Sequences, size: int) -> Sequences:
     """The sequences with the values and targets of `size` samples at each step, for `compat.glam_value_broadcast`."""
 
     def peers(x: Array) -> Array:
-        return ppo.block_rows(x.reshape(-1), size).reshape(*x.shape, size)
+        return ppo.with_rows_of_block(x.reshape(-1), size).reshape(*x.shape, size)
 
     samples = sequences.samples._replace(
         behaviour_value=peers(sequences.samples.behaviour_value), target=peers(sequences.samples.target)
@@ -332,18 +332,18 @@ def _gradient(
         outputs, value, _ = network.apply(with_frozen(params), observation, part.states, first)
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
         limits = (settings.clip_ratio, settings.clip_value)
-        rows = ppo.rows_of_policy(network.spec, _flat(outputs), _flat(value), samples, *limits)
-        loss_of_row = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
-        return jnp.sum(jnp.where(samples.valid, loss_of_row, 0.0)) / count, rows
+        terms = ppo.policy_step_losses(network.spec, _flat(outputs), _flat(value), samples, *limits)
+        loss_of_row = ppo.combine(terms, settings.value_coefficient, settings.entropy_coefficient)
+        return jnp.sum(jnp.where(samples.valid, loss_of_row, 0.0)) / count, terms
 
     def add(total: Any, part: Sequences) -> tuple[Any, ppo.StepLosses]:
-        gradients, rows = jax.grad(loss, has_aux=True)(params, part)
-        return jax.tree.map(jnp.add, total, gradients), rows
+        gradients, terms = jax.grad(loss, has_aux=True)(params, part)
+        return jax.tree.map(jnp.add, total, gradients), terms
 
-    gradients, rows = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), parts)
+    gradients, terms = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), parts)
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
-    rows = jax.tree.map(lambda x: x.reshape(-1), rows)
-    return gradients, ppo.describe(rows, valid.reshape(-1), settings.clip_ratio, axis_name)
+    terms = jax.tree.map(lambda x: x.reshape(-1), terms)
+    return gradients, ppo.describe(terms, valid.reshape(-1), settings.clip_ratio, axis_name)
 
 
 class PpoAlgorithm(Algorithm):

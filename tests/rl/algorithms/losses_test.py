@@ -132,7 +132,9 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(method: str) 
     x["last"][2] = True
     x["discount"][1, 1] = 0.0
     x["reward"][2:] = np.array([[1e6], [777.0], [777.0]])
-    targets = vtrace(**x, ratio=np.ones(shape, np.float32)) if method == "vtrace" else gae(**x, trace=1.0)
+    targets = (
+        vtrace(**x, ratio=np.ones(shape, np.float32)) if method == "vtrace" else gae(**x, gae_lambda=1.0)
+    )
     np.testing.assert_allclose(targets.value[:3], [[1 + 0.5 * 6, 1 + 0.5 * 1], [1 + 0.5 * 10, 1], [10, 10]])
     np.testing.assert_allclose(targets.advantage[:3:2], [[4 - 3, 1.5 - 3], [0, 0]])
 

@@ -87,7 +87,7 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
     case = GOLDEN["ppo_loss"][number]
     wanted = case[form]
     batch = case["batch"]
-    group = (lambda x: ppo.block_rows(x, batch)) if form == "as_published" else (lambda x: x)
+    group = (lambda x: ppo.with_rows_of_block(x, batch)) if form == "as_published" else (lambda x: x)
     samples = ppo.Samples(
         action=array(case["actions"], np.int32),
         behaviour_log_prob=array(case["old_log_probs"]),
@@ -99,7 +99,9 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
     params = {"scores": array(case["scores"]), "values": array(case["values"]).reshape(-1)}
 
     def loss(params):
-        rows = ppo.loss_rows(params["scores"], params["values"], samples, case["clip_eps"], case["clip_eps"])
+        rows = ppo.step_losses_from_logits(
+            params["scores"], params["values"], samples, case["clip_eps"], case["clip_eps"]
+        )
         loss_of_row = ppo.combine(rows, case["value_loss_coef"], case["entropy_coef"])
         return loss_of_row.mean(), ppo.describe(rows, samples.valid, case["clip_eps"])
 

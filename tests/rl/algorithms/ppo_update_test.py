@@ -178,7 +178,7 @@ def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
         valid = trajectory.recorded(rollouts)
         columns = (rollouts.action, rollouts.behaviour_log_prob, rollouts.behaviour_value, target.advantage)
         samples = ppo.Samples(*(jnp.ravel(x) for x in (*columns, target.value, valid)))
-        rows = ppo.loss_rows(
+        rows = ppo.step_losses_from_logits(
             logits.reshape(-1, logits.shape[-1]),
             value.ravel(),
             samples,
