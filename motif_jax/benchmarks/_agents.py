@@ -70,7 +70,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentC
 def update(system: System, batch: Batch) -> jax.Array:
     """Runs an update of the learner; returns an array that is ready when the update has ended."""
     system.learner.step(batch)
-    system.learner.settle()
+    system.learner.finish_update()
     return system.learner.state.step
 
 

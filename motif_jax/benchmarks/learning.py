@@ -99,6 +99,6 @@ def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
             steps += batch.num_steps
             reports = [report for source in system.sources for report in source.actors.episodes()]
             log.write(log.join(steps, reports, batch.intrinsic_returns))
-            if log.settled() and log.means()[goal.measure] >= goal.level:
+            if log.has_enough_episodes() and log.means()[goal.measure] >= goal.level:
                 return time.perf_counter() - start, steps
     raise RuntimeError(f"after {steps} steps: {log.means()}, not {goal.measure} of at least {goal.level}")

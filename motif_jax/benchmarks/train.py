@@ -154,7 +154,7 @@ def _play(
         newest = batch
         if averages is not None:
             averages.add(system.learner.metrics())
-    system.learner.settle()
+    system.learner.finish_update()
     return steps / (time.perf_counter() - start), newest
 
 

@@ -123,7 +123,7 @@ def make_update(
         small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
         return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}
 
-    return update.make(network, optimizer, plan, learn, reward_fn)
+    return update.make(network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward)
 
 
 def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:
@@ -204,5 +204,5 @@ class DrrnAlgorithm(Algorithm):
     ) -> Update:
         return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
-    def completed(self, state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
+    def with_training_parts(self, state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
         return with_memory(state, network, plan)

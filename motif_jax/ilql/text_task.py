@@ -107,10 +107,10 @@ class TextTraining(GradientTask):
         return self.guarded_step(state, shared, batch, jnp.array(True))[:2]
 
     def guarded_step(
-        self, state: TextState, shared: Any, batch: TextBatch, goes_on: jax.Array
+        self, state: TextState, shared: Any, batch: TextBatch, may_apply: jax.Array
     ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
         key = self.dropout_key(state.step) if self.objective.dropout else None
-        state, shared = block_stack.arranged((state, shared))
+        state, shared = block_stack.stacked_for_loop((state, shared))
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(
             self.objective.measured, state.params, frozen, self._parts(batch, self.config.average), key
@@ -123,7 +123,7 @@ class TextTraining(GradientTask):
             TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
         }
         is_finite = all_finite(metrics)
-        new = self._update(state, gradient, is_finite & goes_on)
+        new = self._update(state, gradient, is_finite & may_apply)
         return block_stack.unstacked(new), metrics, is_finite
 
     def _update(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:

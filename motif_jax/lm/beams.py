@@ -124,10 +124,10 @@ def search(
         logits, carry = step(reorder(state.carry, parents), drawn, alive)
         return _Search(state.position + 1, carry, logits, done, running, finished)
 
-    def goes_on(state: _Search) -> jax.Array:
+    def is_unfinished(state: _Search) -> jax.Array:
         return (state.position < max_length) & ~state.done.all()
 
-    end = jax.lax.while_loop(goes_on, body, start)
+    end = jax.lax.while_loop(is_unfinished, body, start)
     texts = end.running
     if end.finished is not None:
         # Texts that reached the longest length without a stop token compete with the finished ones.

@@ -90,11 +90,11 @@ def write(
             carry=carry,
         )
 
-    def goes_on(loop: tuple[jax.Array, Written]) -> jax.Array:
+    def is_unfinished(loop: tuple[jax.Array, Written]) -> jax.Array:
         position, so_far = loop
         return (position < max_length) & ~so_far.ended.all()
 
-    _, written = jax.lax.while_loop(goes_on, body, (jnp.zeros((), jnp.int32), empty))
+    _, written = jax.lax.while_loop(is_unfinished, body, (jnp.zeros((), jnp.int32), empty))
     return written
 
 

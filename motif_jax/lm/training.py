@@ -158,7 +158,7 @@ def make_update(
         state: LanguageTrainState, frozen: Any, batches: TokenBatch
     ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         key = None if key_of is None else key_of(state.step)
-        state, frozen = block_stack.arranged((state, frozen))
+        state, frozen = block_stack.stacked_for_loop((state, frozen))
         gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
 
         # A batch without targets has weight 0.

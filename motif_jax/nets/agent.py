@@ -140,8 +140,8 @@ class AgentNetwork:
         """Removes instruction padding that all rows share, for encoders that read words."""
         return film.cropped(observation) if self._reads_instructions else observation
 
-    def tracked(self, params: Params, observation: Mapping[str, Array]) -> Params:
-        """See `policy.tracked`: moves the statistics of what the encoder reads by rows [T, B, ...], where it keeps any."""
+    def with_input_statistics(self, params: Params, observation: Mapping[str, Array]) -> Params:
+        """See `policy.with_input_statistics`: moves the statistics of what the encoder reads by rows [T, B, ...], where it keeps any."""
         if not self._keeps_statistics:
             return params
         rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}

@@ -55,19 +55,19 @@ class PolicyNetwork(Protocol):
         """
 
 
-def tracked(
+def with_input_statistics(
     network: PolicyNetwork, params: Any, observation: Mapping[str, jax.Array], axis_name: str | None = None
 ) -> Any:
     """Updates the network's statistics of its inputs in the parameters, if it has any.
 
     A network with statistics, which are parameters without a gradient, has a pure function
-    `tracked(params, observation) -> params`.
+    `with_input_statistics(params, observation) -> params`.
 
     Args:
       observation: the update's fields [T, B, ...] on one device.
       axis_name: mapped axis over which rows are split; all devices get the statistics of all rows.
     """
-    track = getattr(network, "tracked", None)
+    track = getattr(network, "with_input_statistics", None)
     if track is None:
         return params
     read = {name: observation[name] for name in network.fields}

@@ -28,10 +28,10 @@ def check(config: AgentConfig, form: Form) -> None:
     allowed = (
         "lexicon, model, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
     )
-    with in_section():
+    with naming_section():
         beside_training = annotator_class(config.annotator.kind).beside_training
     checks.require(beside_training, "annotator.kind", config.annotator.kind, allowed)
-    with in_section():
+    with naming_section():
         if config.annotator.store_dir:
             check_store(config.annotator.store_dir)
         check_annotator(annotator_config(config), form)
@@ -44,7 +44,7 @@ def annotator_config(config: AgentConfig) -> AnnotatorConfig:
 
 
 @contextlib.contextmanager
-def in_section() -> Iterator[None]:
+def naming_section() -> Iterator[None]:
     """Names keys in errors as in this config: config.annotator.goal for config.goal."""
     try:
         yield

@@ -21,7 +21,7 @@ FILE = "labels.jsonl"
 def _encode(label: Label) -> tuple[str, dict[str, Any]]:
     """Key and object of a label's line; the key is a hash of its texts."""
     value: dict[str, Any] = {
-        "at": label.number,
+        "at": label.update_index,
         "step": label.step,
         "items": list(label.items),
         "label": label.label,
@@ -44,7 +44,7 @@ def _decode(value: dict[str, Any]) -> Label:
         probability=value.get("p"),
         seconds=float(value.get("seconds", 0.0)),
         tokens=int(value.get("tokens", 0)),
-        number=int(value["at"]),
+        update_index=int(value["at"]),
         step=int(value["step"]),
         met=int(value["met"]),
     )

@@ -40,7 +40,7 @@ class Label(NamedTuple):
       label: index of the verdict in the question's form.
       probability: of yes, or P(first) + P(tie) / 2 for two texts; None where the annotator says none.
       seconds, tokens: cost of the answer; 0 for questions that were not sent.
-      number: index of the first batch that is paid with it.
+      update_index: `BatchMessages.update_index` of the first batch that is paid with it.
       step: environment steps of the run before that batch.
       met: environment steps of the run before the batch that showed the text first.
     """
@@ -50,7 +50,7 @@ class Label(NamedTuple):
     probability: float | None = None
     seconds: float = 0.0
     tokens: int = 0
-    number: int = 0
+    update_index: int = 0
     step: int = 0
     met: int = 0
 

@@ -31,7 +31,7 @@ from motif_jax.motif.annotation.both_orders import in_default_orders
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.replies import ServerError
 from motif_jax.motif.annotation.store import AnswerStore
-from motif_jax.oni.label_config import annotator_config, in_section
+from motif_jax.oni.label_config import annotator_config, naming_section
 from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.question_queue import Items, Pending
 from motif_jax.rl.config import AgentConfig
@@ -57,7 +57,7 @@ class LabelService(LabelBookkeeper):
 
     def __init__(self, config: AgentConfig, form: Form) -> None:
         section = config.annotator
-        with in_section():
+        with naming_section():
             # An `OpenAIAnnotator` where there is a server.
             annotator = make_annotator(annotator_config(config), form)
             self._annotator: Any = in_default_orders(annotator, form)
@@ -92,7 +92,7 @@ class LabelService(LabelBookkeeper):
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Reaches the server, and has one question answered. Raises StoppedError, or UserError: the server cannot be used."""
         try:
-            with in_section():
+            with naming_section():
                 self._annotator.start()
                 if self._is_server:
                     self._reach(stopped)
@@ -164,7 +164,7 @@ class LabelService(LabelBookkeeper):
         if not to_ask:
             return
         start = time.monotonic()
-        with in_section():
+        with naming_section():
             answers = list(self._annotator.annotate([question for _, question in to_ask]))
         seconds = time.monotonic() - start
         answered = []
@@ -213,7 +213,7 @@ class LabelService(LabelBookkeeper):
     def _work(self) -> None:
         """The thread "annotator": handles answers and failures, then sends as many questions as there is room for."""
         try:
-            with in_section():
+            with naming_section():
                 while True:
                     self._handle(self._new_events())
                     self._send()

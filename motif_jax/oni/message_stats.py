@@ -13,6 +13,8 @@ import numpy as np
 NO_LABEL = -1
 # Texts of a fresh object's columns, which grow when they are full.
 _FIRST_ROOM = 1024
+# Columns with another name in the arrays of checkpoints.
+_PACKED_NAMES = {"first_update": "first_number"}
 
 
 class MessageStats:
@@ -22,7 +24,7 @@ class MessageStats:
       texts: the texts; their index is the row in all columns.
       count: steps that showed the text.
       first_step: environment steps of the run before the batch that showed it first.
-      first_number: number of that batch.
+      first_update: `BatchMessages.update_index` of that batch.
       first_time: seconds of the clock (Unix time) when it was made.
       label: index of the verdict, NO_LABEL before there is one.
       probability: of yes, NaN where none is known.
@@ -34,7 +36,7 @@ class MessageStats:
     _COLUMNS = (
         ("count", np.int64, 0),
         ("first_step", np.int64, 0),
-        ("first_number", np.int64, 0),
+        ("first_update", np.int64, 0),
         ("first_time", np.float64, 0.0),
         ("label", np.int8, NO_LABEL),
         ("probability", np.float32, np.nan),
@@ -43,7 +45,7 @@ class MessageStats:
     )
     count: np.ndarray
     first_step: np.ndarray
-    first_number: np.ndarray
+    first_update: np.ndarray
     first_time: np.ndarray
     label: np.ndarray
     probability: np.ndarray
@@ -63,8 +65,8 @@ class MessageStats:
         """The row of a text, None for one that was never seen."""
         return self._rows.get(text)
 
-    def rows(self, texts: Iterable[str], step: int, number: int) -> np.ndarray:
-        """Rows int64 [N] of texts; new ones are added as first seen at `step`, in batch `number`."""
+    def rows(self, texts: Iterable[str], step: int, update_index: int) -> np.ndarray:
+        """Rows int64 [N] of texts; new ones are added as first seen at `step`, in the batch of update `update_index`."""
         rows = []
         for text in texts:
             row = self._rows.get(text)
@@ -74,7 +76,7 @@ class MessageStats:
                 self.texts.append(text)
                 self._reserve(row + 1)
                 self.first_step[row] = step
-                self.first_number[row] = number
+                self.first_update[row] = update_index
                 self.first_time[row] = time.time()
             rows.append(row)
         return np.array(rows, np.int64)
@@ -109,7 +111,8 @@ class MessageStats:
         lengths = np.array([len(text) for text in texts], np.int64)
         joined = np.frombuffer(b"".join(texts), np.uint8)
         file = io.BytesIO()
-        np.savez_compressed(file, _texts=joined, _lengths=lengths, **arrays)
+        named = {_PACKED_NAMES.get(name, name): array for name, array in arrays.items()}
+        np.savez_compressed(file, _texts=joined, _lengths=lengths, **named)
         return np.frombuffer(file.getvalue(), np.uint8)
 
     @classmethod
@@ -123,5 +126,5 @@ class MessageStats:
             stats._rows = {text: row for row, text in enumerate(stats.texts)}
             stats._reserve(len(stats))
             for name, *_ in cls._COLUMNS:
-                getattr(stats, name)[: len(stats)] = arrays[name]
+                getattr(stats, name)[: len(stats)] = arrays[_PACKED_NAMES.get(name, name)]
         return stats

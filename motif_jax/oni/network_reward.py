@@ -134,7 +134,7 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def is_new(self, label: Label) -> bool:
         """Marks a label's texts; returns whether they had no label."""
-        row = self.stats.rows(label.items, label.step, label.number)[0]
+        row = self.stats.rows(label.items, label.step, label.update_index)[0]
         if self.stats.label[row] != NO_LABEL:
             return False
         self.stats.label[row] = label.label

@@ -110,7 +110,7 @@ class OnlineReward(RewardKind):
         """Learns labels; returns those that changed the data set. By default the newest label of a single text counts."""
         changes = []
         for label in labels:
-            row = self.stats.rows(label.items, label.step, label.number)[0]
+            row = self.stats.rows(label.items, label.step, label.update_index)[0]
             if self.stats.label[row] == label.label:
                 continue
             self.stats.label[row] = label.label
@@ -168,15 +168,15 @@ class OnlineReward(RewardKind):
             batch.texts[is_counted],
             batch.counts[is_counted],
             batch.steps,
-            batch.number,
+            batch.update_index,
             discounted[is_counted],
         )
         stats = self.stats
-        rows = stats.rows(map(decode_message, counted.texts), self.step, batch.number)
+        rows = stats.rows(map(decode_message, counted.texts), self.step, batch.update_index)
         # Two rows of a batch may be the same text: they differ in bytes that annotators do not read.
         np.add.at(stats.count, rows, counted.counts)
 
-        self._learn(batch.number)
+        self._learn(batch.update_index)
 
         begin = time.perf_counter()
         rewards = self.values(counted.texts, rows, counted.counts)
@@ -187,9 +187,9 @@ class OnlineReward(RewardKind):
 
         has_label = stats.label[rows] != NO_LABEL
         first_used = stats.use(rows[has_label])
-        self.learning.add_batch(counted.counts, has_label, rewards, batch.number - self._changed)
+        self.learning.add_batch(counted.counts, has_label, rewards, batch.update_index - self._changed)
         self.learning.add_first_uses(
-            batch.number - stats.first_number[first_used], time.time() - stats.first_time[first_used]
+            batch.update_index - stats.first_update[first_used], time.time() - stats.first_time[first_used]
         )
 
         # Without questions, too: budgets for each million steps follow the step.
@@ -208,25 +208,27 @@ class OnlineReward(RewardKind):
             values[was_seen] = self.values(texts[was_seen], seen_rows, np.zeros(len(seen_rows), int))
         return Values(values, self.version)
 
-    def _learn(self, number: int) -> None:
-        """Takes the labels that have arrived, so that batch `number` is paid with them."""
+    def _learn(self, update_index: int) -> None:
+        """Takes the labels that have arrived, so that the batch of update `update_index` is paid with them."""
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
         arrived = [*self._later, *self.source.poll()]
         self._later = []
-        changes = self.take([self._dated(label, number) for label in arrived])
+        changes = self.take([self._dated(label, update_index) for label in arrived])
         has_advanced = self.advance(len(changes))
         if has_advanced or changes:
             self.version += 1
-            self._changed = number
+            self._changed = update_index
         self._labels += len(changes)
         self.learning.add_labels(changes)
         self._log.add(changes)
 
-    def _dated(self, label: Label, number: int) -> Label:
+    def _dated(self, label: Label, update_index: int) -> Label:
         """A label with the batch that it first counts in, and with when its texts were first met."""
-        rows = self.stats.rows(label.items, self.step, number)
-        return label._replace(number=number, step=self.step, met=int(self.stats.first_step[rows].max()))
+        rows = self.stats.rows(label.items, self.step, update_index)
+        return label._replace(
+            update_index=update_index, step=self.step, met=int(self.stats.first_step[rows].max())
+        )
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint; the log has reached the disk when this returns."""

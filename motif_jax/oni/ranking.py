@@ -113,7 +113,7 @@ class RankingReward(NetworkReward):
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
-        rows = self.stats.rows(label.items, label.step, label.number)
+        rows = self.stats.rows(label.items, label.step, label.update_index)
         if label.items in self._labelled_pairs:
             return False
         self._labelled_pairs.add(label.items)
@@ -139,7 +139,7 @@ class RankingReward(NetworkReward):
         self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
         """Pairs of observed texts, drawn by their frequency."""
-        rng = seeds.rng(self.run.config.seed, "reward pairs", batch.number)
+        rng = seeds.rng(self.run.config.seed, "reward pairs", batch.update_index)
         self._observe(rows, batch.counts, rng)
         settings = self.config.pairs
         weights = self.observed[: len(self.stats)]

@@ -93,7 +93,7 @@ def read_config(folder: str | Path) -> AgentConfig:
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
     _require_complete(config, Path(folder) / "config.json")
     config["compat"] |= dict.fromkeys(_BATCH_SWITCHES, False)
-    step = reward_choice.settled(folder)
+    step = reward_choice.pinned_step(folder)
     if step is not None:
         config["reward"]["step"] = step
     earlier = agent_networks.class_of(agent_config(config)).defaults_of_older_runs

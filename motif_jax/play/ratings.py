@@ -122,7 +122,7 @@ def choose_reward(
     from motif_jax.rl import reward_kinds
 
     section = chosen.section if pinned is None else replace(chosen.section, step=pinned)
-    step = reward_kinds.kind_of(section).settled_step(section)
+    step = reward_kinds.kind_of(section).step_to_pin(section)
     return replace(chosen, section=replace(section, step=step))
 
 

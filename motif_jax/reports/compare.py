@@ -151,7 +151,7 @@ def _reward_identity(run: Path) -> dict[str, Any]:
 
     identity = {"kind": kind, **{key: reward.get(key) for key in _MOTIF_KEYS}}
     identity["by"] = reward.get("by", MESSAGE)
-    step = reward_choice.settled(run)
+    step = reward_choice.pinned_step(run)
     if step is not None:
         identity["step"] = step
     return {**identity, "two_decimals": switches.get("quantile_two_decimals", False)}

@@ -99,7 +99,7 @@ class BatchStream:
         self.services.check()
         if not self._ready.qsize():
             # Its time has a meter of its own; the time below counts as waiting for a batch.
-            self._system.learner.settle()
+            self._system.learner.finish_update()
         with self._system.meters.time("learner/wait"), contextlib.suppress(queue.Empty):
             batch = self._ready.get(timeout=_WAIT_SECONDS)
             self._room.release()
@@ -108,7 +108,7 @@ class BatchStream:
 
     def _get_in_turn(self) -> Batch | None:
         system = self._system
-        system.learner.settle()
+        system.learner.finish_update()
         while True:
             if self._is_full():
                 batch = system.batcher.next()

@@ -16,7 +16,7 @@ from motif_jax.rl.reward_lookup import IntrinsicReturn
 FILE_NAME = "episodes.jsonl"
 # Entry of the progress, for a run that resumes in the middle of episodes: reports without a return, and returns without a report.
 HALVES = "episode_halves"
-_SETTLED_EPISODES = 100
+_ENOUGH_EPISODES = 100
 _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
 
 
@@ -112,9 +112,9 @@ class EpisodeLog(ExitStack):
         """`means` with the same names at every call: NaN where no episode has reported one."""
         return self._empty_row | self.means()
 
-    def settled(self) -> bool:
+    def has_enough_episodes(self) -> bool:
         """Whether the means are over enough episodes to compare checkpoints by them."""
-        return len(self._newest) >= min(_SETTLED_EPISODES, self._newest.maxlen or _SETTLED_EPISODES)
+        return len(self._newest) >= min(_ENOUGH_EPISODES, self._newest.maxlen or _ENOUGH_EPISODES)
 
     def state(self) -> list[dict[str, Any]]:
         """The newest episodes, for the progress."""

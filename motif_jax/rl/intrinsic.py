@@ -53,7 +53,7 @@ class BatchMessages(NamedTuple):
     texts: np.ndarray  # uint8 [N, L], each once; `observe` gets only those of rewarded rows
     counts: np.ndarray  # int64 [N], number of rewarded rows with the text
     steps: int  # environment steps of the batch
-    number: int  # number of updates before the one that learns from the batch
+    update_index: int  # number of updates before the one that learns from the batch
     # float64 [N], the sum of 1 / count ** exponent over the rewarded rows, by the text's count in the episode; None: `counts`.
     discounted: np.ndarray | None = None
 
@@ -122,7 +122,7 @@ class RewardKind:
         return RewardStages(config)
 
     @classmethod
-    def settled_step(cls, config: Any) -> int | None:
+    def step_to_pin(cls, config: Any) -> int | None:
         """The checkpoint of the run in `config.reward.dir` that a training uses to its end; None where there is no such run."""
         return None
 

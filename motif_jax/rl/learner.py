@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 class Learner:
     """Holds the training state and updates it. An update that is not finite leaves the state as it was, and joins `failures`.
 
-    The host prepares batches while an update runs: `step` only launches it, and `settle` waits for it.
+    The host prepares batches while an update runs: `step` only launches it, and `finish_update` waits for it.
 
     Args:
       update: of an algorithm, see `Algorithm.make_update`.
@@ -105,12 +105,12 @@ class Learner:
         self._running: tuple[jax.Array, int, Batch] | None = None
         self._done: tuple[jax.Array, int, Batch] | None = None
         self._launched_at = 0.0
-        self._has_settled = False
+        self._has_finished_update = False
         self.publish()
 
     def step(self, batch: Batch) -> None:
         """Launches an update with `batch`, after the running one has ended."""
-        self.settle()
+        self.finish_update()
         self._launched_at = time.perf_counter()
         self.state, metrics = self.update_program(self.state, batch.trajectories)
         # The copy to the host follows the update at once, since the devices idle until the next update.
@@ -120,7 +120,7 @@ class Learner:
         self._meters.add("learner/updates", 1)
         self._meters.add("learner/bytes", batch.num_bytes)
 
-    def settle(self) -> None:
+    def finish_update(self) -> None:
         """Waits for the running update and publishes its parameters before the next one: inference waits for one update at most.
 
         Raises StoppedError: a stop was requested and `patience` is at its end. The learner cannot be used any more.
@@ -135,8 +135,8 @@ class Learner:
         self.publish()
         self._done = self._running
         self._running = None
-        if not self._has_settled:
-            self._has_settled = True
+        if not self._has_finished_update:
+            self._has_finished_update = True
             return_freed_memory()  # of the compiler
 
     def _wait(self, metrics: jax.Array) -> None:

@@ -247,7 +247,7 @@ class Records(ExitStack):
             agent_checkpoints.FILE_DIGESTS: self._file_digests,
             **self.guard.progress(),
         }
-        metrics = self._episodes.means() if self._episodes.settled() else {}
+        metrics = self._episodes.means() if self._episodes.has_enough_episodes() else {}
         items, play_progress = self._system.items()
         if play_progress:
             progress |= {**play_progress, HALVES: self._episodes.waiting()}

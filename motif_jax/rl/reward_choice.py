@@ -1,4 +1,4 @@
-"""Fixes, when an agent's run begins, which evaluation of the reward run it learns from.
+"""Pins, when an agent's run begins, the evaluation of the reward run that it learns from.
 
 A reward run that resumes makes newer evaluations, and files are written again; a resumed agent must keep its reward.
 """
@@ -23,8 +23,8 @@ STEP = "reward_step"
 DIGEST = "reward_digest"
 
 
-def settled(workdir: str | os.PathLike[str]) -> int | None:
-    """The settled evaluation of the agent run in `workdir`, None if none has been settled."""
+def pinned_step(workdir: str | os.PathLike[str]) -> int | None:
+    """The evaluation that the agent run in `workdir` is pinned to, None before it is."""
     path = Path(workdir) / FILE
     if not path.exists():
         return None
@@ -37,20 +37,21 @@ def settled(workdir: str | os.PathLike[str]) -> int | None:
     return step
 
 
-def apply(config: AgentConfig, workdir: str | os.PathLike[str]) -> AgentConfig:
-    """A copy of a `train_agent` config whose `reward.step` is the one settled in `workdir`, if there is one."""
-    step = settled(workdir)
+def with_pinned_step(config: AgentConfig, workdir: str | os.PathLike[str]) -> AgentConfig:
+    """A copy of a `train_agent` config whose `reward.step` is the one pinned in `workdir`, if there is one."""
+    step = pinned_step(workdir)
     return config if step is None else replace(config, reward=replace(config.reward, step=step))
 
 
-def settle(config: AgentConfig, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> int | None:
-    """Writes down, once, which evaluation the run learns from: that of its newest checkpoint, else of `config.reward.step`."""
-    path, latest = Path(workdir) / FILE, checkpoints.latest()
+def pin_step(config: AgentConfig, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> int | None:
+    """Writes down, once, which evaluation the run learns from: that of its newest checkpoint, else the reward's `step_to_pin`."""
+    path = Path(workdir) / FILE
+    latest = checkpoints.latest()
     if not config.reward.dir or path.exists():
-        return settled(workdir)
+        return pinned_step(workdir)
     step = None if latest is None else agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
     if step is None:
-        step = reward_kinds.kind_of(config.reward).settled_step(config.reward)
+        step = reward_kinds.kind_of(config.reward).step_to_pin(config.reward)
     if step is not None:
         atomic_write_json(path, {STEP: step})
     return step

@@ -56,7 +56,7 @@ class RewardLookup:
         self._reward = reward
         self._exponent = float(exponent)
         self._meters = meters
-        self._number = updates  # of the next batch
+        self._update_index = updates  # of the next batch
         self.returns = ReturnSums(exponent)
         self.paid_texts = PaidTexts()
 
@@ -114,11 +114,11 @@ class RewardLookup:
                 visits = observation[self._count_field][:rows][is_paid]
                 shares = discount_by_count(np.ones(visits.shape), visits, self._exponent)
                 discounted = np.bincount(paid_ids, shares, len(distinct))
-            batch = BatchMessages(distinct, counts, steps, self._number, discounted)
+            batch = BatchMessages(distinct, counts, steps, self._update_index, discounted)
             paid = self._reward.pay(batch)
             values = np.asarray(paid.values, np.float32)
             self.paid_texts.add(distinct, counts, values * (counts if discounted is None else discounted))
-        self._number += 1
+        self._update_index += 1
         return values[ids].reshape(is_paid.shape), paid.version
 
     def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:

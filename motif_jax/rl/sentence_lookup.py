@@ -55,7 +55,7 @@ class SentenceLookup(RewardLookup):
             divided = split_rows(messages)
             # A frozen reward looks at no counts.
             counts = np.ones(len(divided.sentences), np.int64)
-            paid = self._reward.pay(BatchMessages(divided.sentences, counts, steps, self._number))
+            paid = self._reward.pay(BatchMessages(divided.sentences, counts, steps, self._update_index))
             sentences_of, value_of = rate_sentences(divided, paid.values)
             pays = np.array([any(value_of[sentence] for sentence in parts) for parts in sentences_of])
             ids = ids.reshape(is_paid.shape)
@@ -71,7 +71,7 @@ class SentenceLookup(RewardLookup):
                     steps_before, paid_before = sums.get(sentence, (0, 0.0))
                     sums[sentence] = (steps_before + 1, paid_before + amount)
             self.paid_texts.add_sums(sums)
-        self._number += 1
+        self._update_index += 1
         return values, paid.version
 
     def _visits_of(self, columns: Columns, row: int, column: int) -> Visits:

@@ -270,6 +270,18 @@ def _devices(value: str, key: str) -> list[jax.Device]:
 
 def check(config: AgentConfig) -> AgentConfig:
     """Checks a config without starting anything; returns it resolved. Several hosts call `check_devices` once connected."""
+    _check_environment(config)
+    actor_cores(config.actors)
+    config = resolved(config)
+    _check_batch(config)
+    _check_reward_and_algorithm(config)
+    if config.wandb.enabled:
+        metrics.import_wandb()
+    return config
+
+
+def _check_environment(config: AgentConfig) -> None:
+    """Raises UserError for games that do not exist, that `record_every` could not replay, or that are too many for this machine."""
     registry.check(config.environment.name, registry.options_of(vars(config.environment)))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),
@@ -282,37 +294,37 @@ def check(config: AgentConfig) -> AgentConfig:
         determinism.require(name, environment_options(config), f"config.record_every={config.record_every}")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
-    actor_cores(config.actors)
 
+
+def _check_batch(config: AgentConfig) -> None:
+    """Raises UserError where a resolved config's environments and rollouts do not divide, or do not make up a batch."""
     batch = config.batch_size
     rollout = config.rollout
+    actors = config.actors
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
-    envs = config.actors.envs_per_worker
-    groups = config.actors.groups_per_worker or _GROUPS
+    envs = actors.envs_per_worker
+    groups = groups_per_worker(config)
     allowed = f"a multiple of config.actors.groups_per_worker={groups}"
     checks.require(envs % groups == 0, "actors.envs_per_worker", envs, allowed)
 
-    config = resolved(config)
     if config.on_policy:
-        steps = rollout * config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
+        steps = rollout * actors.workers * envs * (config.hosts.count or 1)
         allowed = f"{steps} with config.on_policy: a rollout of every environment"
         checks.require(batch == steps, "batch_size", batch, allowed)
-    slots = config.actors.slots_per_group or 0
+    slots = actors.slots_per_group or 0
     needed = slots_per_group(config)
     checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
+
+
+def _check_reward_and_algorithm(config: AgentConfig) -> None:
+    """Raises UserError where a resolved config's reward or algorithm does not suit the environment, the devices or the run."""
     reward_kinds.check(config.reward)
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config.optimizer, optimizer_steps(config))
     spec = make_network(config).spec
     reward_kinds.kind_of(config.reward).check_run(config, spec)
-    exploration = getattr(config.algorithm, "exploration", None)
-    has_uniform = spec.action_size == 0 or exploration != "symmetric_kl"
-    allowed = "'entropy' or 'none', for the actions are real numbers"
-    checks.require(has_uniform, "algorithm.exploration", exploration, allowed)
-    if config.wandb.enabled:
-        metrics.import_wandb()
-    return config
+    algorithm_of(config).check_spec(plan_of(config), spec)
 
 
 def check_devices(config: AgentConfig) -> None:

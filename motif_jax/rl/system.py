@@ -76,33 +76,15 @@ class System:
         self.network = settings.make_network(config)
         self.optimizer = schedules.make_optimizer(config.optimizer)
         self.reward = self._load_reward(workdir)
-        reward_fn = None if self.reward is None else self.reward.in_step
-        self.has_lookup = self.reward is not None and reward_fn is None
+        self.has_lookup = self.reward is not None and self.reward.in_step is None
 
         algorithm = algorithm_of(config)
-        plan = plan_of(config)
-        state = self._make_state(algorithm, snapshot)
-        update = algorithm.make_update(self.network, self.optimizer, plan, reward_fn=reward_fn)
-        frozen = self.network.frozen()
-        if frozen:
-            if "frozen" not in state._fields:
-                raise UserError(
-                    "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
-                )
-            state = state._replace(frozen=frozen)
-
+        state, saved_play = self._make_state(algorithm, snapshot)
         self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
         actor_devices: Sequence[Placement] = settings.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
             actor_devices = [self.parallel.everywhere]
-        # The learner's copy of frozen parameters suffices where only its first device acts, or the devices of a split model.
-        learners_act = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
-        shares_frozen = bool(frozen) and learners_act and settings.takes_turns(config)
-        published, prepare = algorithm.acting(plan, self.network.prepare)
-        self.publisher = Publisher(actor_devices, prepare, {} if shares_frozen else frozen)
-        self.learner = Learner(
-            update, state, self.parallel, self.publisher, self.meters, shares_frozen, published
-        )
+        self.learner, self.publisher = self._make_learner(algorithm, state, actor_devices)
 
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
@@ -112,10 +94,8 @@ class System:
         # The newest output of `play_state.of`, and the number of episodes that each environment had ended then.
         self._play_state: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._completed_episodes: list[int] = []
-        if snapshot is not None and self._saved_play is not None and self._remembers:
-            plain = snapshot.progress[play_state.ITEM]
-            for finished in play_state.restore(plain, self._saved_play, self.sources, self.batcher):
-                self.finished.put(finished)
+        if snapshot is not None and saved_play is not None and self._remembers:
+            self._restore_play(snapshot.progress[play_state.ITEM], saved_play)
 
     def _load_reward(self, workdir: Path | None) -> RewardKind | None:
         config = self.config
@@ -137,14 +117,21 @@ class System:
         crop = self.network.cropped if config.hosts.count == 1 else None
         return Batcher(spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop)
 
-    def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
-        """The training state, new or from `snapshot`, of which learner and reward take their items."""
+    def _make_state(
+        self, algorithm: Algorithm, snapshot: Snapshot | None
+    ) -> tuple[Any, dict[str, Any] | None]:
+        """The training state, new or from `snapshot`, whose item of the reward is restored.
+
+        Returns:
+          The state, and the snapshot's arrays of `play_state`, None where it has none.
+        """
 
         def make() -> Any:
             key = settings.random_key(self.config.seed, "learner")
             state = algorithm.make_state(self.network, self.optimizer, key)
-            return algorithm.completed(state, self.network, plan_of(self.config))
+            return algorithm.with_training_parts(state, self.network, plan_of(self.config))
 
+        saved_play = None
         if snapshot is None:
             state = make()
         else:
@@ -154,11 +141,39 @@ class System:
             if self.reward is not None and self.reward.keeps_state:
                 item = agent_checkpoints.REWARD
                 self.reward.restore(snapshot.take({item: ANY})[item])
-            self._saved_play = snapshot.take_play()
+            saved_play = snapshot.take_play()
             snapshot.require_all_taken()
         if self.reward is not None and self.reward.in_step is not None:
             state = state._replace(reward_params=self.reward.params)
-        return state
+        return state, saved_play
+
+    def _make_learner(
+        self, algorithm: Algorithm, state: Any, actor_devices: Sequence[Placement]
+    ) -> tuple[Learner, Publisher]:
+        """The learner of `state`, and the publisher that gives its parameters to the acting devices."""
+        plan = plan_of(self.config)
+        reward_fn = None if self.reward is None else self.reward.in_step
+        update = algorithm.make_update(self.network, self.optimizer, plan, reward_fn=reward_fn)
+        frozen = self.network.frozen()
+        if frozen:
+            if "frozen" not in state._fields:
+                raise UserError(
+                    "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
+                )
+            state = state._replace(frozen=frozen)
+
+        # The learner's copy of frozen parameters suffices where only its first device acts, or the devices of a split model.
+        learners_act = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
+        shares_frozen = bool(frozen) and learners_act and settings.takes_turns(self.config)
+        published, prepare = algorithm.acting_parts(plan, self.network.prepare)
+        publisher = Publisher(actor_devices, prepare, {} if shares_frozen else frozen)
+        learner = Learner(update, state, self.parallel, publisher, self.meters, shares_frozen, published)
+        return learner, publisher
+
+    def _restore_play(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Continues the running episodes of a checkpoint, see `play_state.of`."""
+        for finished in play_state.restore(plain, arrays, self.sources, self.batcher):
+            self.finished.put(finished)
 
     def _make_sources(self, devices: Sequence[Placement], progress: Mapping[str, Any]) -> list[ActorSource]:
         sources = []

@@ -46,7 +46,7 @@ def _keep_earlier(config: ConfigDict, workdir: Path) -> tuple[str, ...]:
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     run_folder.check_identity(workdir, config, IDENTITY, _keep_earlier(config, workdir))
-    training = reward_choice.apply(agent_config(config), workdir)
+    training = reward_choice.with_pinned_step(agent_config(config), workdir)
     settings.configure_jax(training)
     agent_networks.class_of(training).check(training)
     algorithm_of(training).check(plan_of(settings.check(training)))

@@ -99,7 +99,7 @@ class AgentTraining:
             checkpoints = enter(
                 agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints, config.save_every_steps)
             )
-            step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
+            step = self._hosts.on_first(lambda: reward_choice.pin_step(config, workdir, checkpoints))
             if step is not None:
                 config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
                 self._config = config
@@ -201,7 +201,7 @@ class AgentTraining:
     def _conclude(self, system: System, stream: BatchStream, records: Records, sums: HostSums) -> bool:
         """Waits for the running update, then counts, logs and saves; returns whether a host was asked to stop."""
         clock = self.clock
-        system.learner.settle()
+        system.learner.finish_update()
         # First of all: nothing may be launched or saved after an update that ends the run.
         records.read_update()
         result = sums.result()

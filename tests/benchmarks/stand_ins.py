@@ -65,7 +65,7 @@ class StandInSystem:
     """A `System` that is its own learner, meters and actors.
 
     Attributes:
-      calls: steps of the batches that were learned from, rows of calls of inference, 'settled' and 'closed', in order.
+      calls: steps of the batches that were learned from, rows of calls of inference, 'finished' and 'closed', in order.
     """
 
     inference_threads = 2
@@ -87,8 +87,8 @@ class StandInSystem:
     def step(self, batch: Batch) -> None:
         self.calls.append(batch.num_steps)
 
-    def settle(self) -> None:
-        self.calls.append("settled")
+    def finish_update(self) -> None:
+        self.calls.append("finished")
 
     def metrics(self) -> dict[str, float]:
         """Metrics that grow with every call."""

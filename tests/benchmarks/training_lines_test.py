@@ -55,7 +55,7 @@ def test_the_learner_is_waited_for_after_every_update(systems: list[StandInSyste
     line_of("learner", batch_size=66, rollout=33)
 
     (system,) = systems
-    assert system.calls.count(60) == system.calls.count("settled") > 3
+    assert system.calls.count(60) == system.calls.count("finished") > 3
 
 
 def test_inferences_line_is_of_the_largest_of_all_batches(systems: list[StandInSystem]) -> None:
@@ -140,7 +140,7 @@ def test_learning_ends_at_the_goal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     seconds, steps = learning.learn(options, 3, True)
 
-    # The means are settled after the second batch.
+    # The means are over enough episodes after the second batch.
     assert steps == 60 + 61
     assert seconds > 0
 

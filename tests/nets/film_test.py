@@ -17,7 +17,7 @@ from motif_jax.envs.babyai_text import instructions
 from motif_jax.envs.spec import empty_observation
 from motif_jax.nets import film, running_statistics
 from motif_jax.nets.agent import make_agent_network
-from motif_jax.nets.policy import tracked
+from motif_jax.nets.policy import with_input_statistics
 from tests.plain_layers import convolution, gru, linear, lstm
 
 LEVEL = "BabyAI-MixedTrainLocal-v0"
@@ -150,7 +150,7 @@ def device_observations(seed=0):
 def once_tracked_params():
     """Fresh parameters whose statistics are those of one batch."""
     fresh = network().init(jax.random.key(0))
-    return jax.jit(functools.partial(tracked, network()))(fresh, device_observations())
+    return jax.jit(functools.partial(with_input_statistics, network()))(fresh, device_observations())
 
 
 @pytest.mark.slow
@@ -178,7 +178,9 @@ def test_later_statistics_move_by_a_tenth():
 def test_tracking_changes_statistics_alone():
     before = flatten_dict(once_tracked_params())
 
-    after = flatten_dict(tracked(network(), once_tracked_params(), device_observations(seed=100)))
+    after = flatten_dict(
+        with_input_statistics(network(), once_tracked_params(), device_observations(seed=100))
+    )
 
     for path in before:
         if path[-1] not in STATISTICS:
@@ -188,12 +190,12 @@ def test_tracking_changes_statistics_alone():
 @pytest.mark.slow
 def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all():
     rows = device_observations(seed=100)
-    track = jax.jit(functools.partial(tracked, network()))
+    track = jax.jit(functools.partial(with_input_statistics, network()))
     expected = track(once_tracked_params(), rows)
     parts = {name: jnp.stack(jnp.split(x, 2, axis=1)) for name, x in rows.items()}
 
     def track_part(part):
-        return tracked(network(), once_tracked_params(), part, "device")
+        return with_input_statistics(network(), once_tracked_params(), part, "device")
 
     of_devices = jax.jit(jax.vmap(track_part, axis_name="device"))(parts)
 

@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.nets.agent import AgentNetwork, make_agent_network
 from motif_jax.nets.config import GameNetwork
-from motif_jax.nets.policy import tracked
+from motif_jax.nets.policy import with_input_statistics
 from motif_jax.nets.running_statistics import RunningScale, with_statistics
 
 SPEC = EnvironmentSpec(
@@ -115,8 +115,8 @@ def test_an_agent_does_not_depend_on_the_units_of_its_numbers() -> None:
     other_units = {**rows, "position": rows["position"] * UNIT + OFFSET, "speed": rows["speed"] * 7}
     fresh = network().init(jax.random.key(0))
 
-    logits = logits_of(tracked(network(), fresh, rows), rows, network())
-    in_other_units = logits_of(tracked(network(), fresh, other_units), other_units, network())
+    logits = logits_of(with_input_statistics(network(), fresh, rows), rows, network())
+    in_other_units = logits_of(with_input_statistics(network(), fresh, other_units), other_units, network())
 
     np.testing.assert_allclose(in_other_units, logits, rtol=1e-3, atol=1e-4)
 
@@ -126,7 +126,7 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
     fresh = network().init(jax.random.key(0))
 
     before = flatten_dict(fresh)
-    after = flatten_dict(tracked(network(), fresh, observations(seed=1)))
+    after = flatten_dict(with_input_statistics(network(), fresh, observations(seed=1)))
 
     moved = {path[-2:] for path in after if not np.array_equal(after[path], before[path])}
     names = ("mean", "variance", "rows")
@@ -140,10 +140,12 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
 def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all() -> None:
     rows = observations(seed=2)
     fresh = network().init(jax.random.key(0))
-    expected = tracked(network(), fresh, rows)
+    expected = with_input_statistics(network(), fresh, rows)
     parts = {name: jnp.stack(jnp.split(jnp.asarray(x), 2, axis=1)) for name, x in rows.items()}
 
-    of_devices = jax.vmap(lambda part: tracked(network(), fresh, part, "device"), axis_name="device")(parts)
+    of_devices = jax.vmap(
+        lambda part: with_input_statistics(network(), fresh, part, "device"), axis_name="device"
+    )(parts)
 
     of_first_device = jax.tree.map(lambda x: x[0], of_devices)
     chex.assert_trees_all_close(of_first_device, expected, rtol=1e-5, atol=1e-5)
@@ -152,7 +154,7 @@ def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all() -> None:
 @pytest.mark.slow
 def test_statistics_have_no_gradient() -> None:
     rows = observations(seed=1)
-    params = tracked(network(), network().init(jax.random.key(0)), rows)
+    params = with_input_statistics(network(), network().init(jax.random.key(0)), rows)
 
     state = network().initial_state(6)
     first = np.zeros((5, 6), bool)
@@ -175,7 +177,7 @@ def test_without_a_scale_nothing_is_tracked() -> None:
     params = plain.init(jax.random.key(0))
 
     assert not [path for path in flatten_dict(params) if path[-1] in FRESH]
-    assert tracked(plain, params, observations(seed=1)) is params
+    assert with_input_statistics(plain, params, observations(seed=1)) is params
 
 
 def test_another_encoder_is_refused() -> None:

@@ -179,7 +179,7 @@ def test_requeue_asks_entries_as_published(make, published):
 def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
     message = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
 
-    with pytest.raises(UserError) as caught, label_config.in_section():
+    with pytest.raises(UserError) as caught, label_config.naming_section():
         raise UserError(message)
 
     expected = message.replace("config.goal", "config.annotator.goal")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 
 from motif_jax.oni.message_stats import NO_LABEL, MessageStats
@@ -21,4 +23,12 @@ def test_it_is_packed_whole_and_grows() -> None:
     np.testing.assert_array_equal(again.label[:4], [1, NO_LABEL, 1, NO_LABEL])
     np.testing.assert_array_equal(again.earned[:2], [0, 0.25])
     np.testing.assert_array_equal(again.first_step[:2502], 4)
+    np.testing.assert_array_equal(again.first_update[:2502], 2)
     assert again.rows(["new", "", "new"], 5, 3).tolist() == [2502, 2501, 2502]
+
+
+def test_columns_keep_their_names_in_checkpoints() -> None:
+    packed = MessageStats.pack(MessageStats().columns())
+    with np.load(io.BytesIO(packed.tobytes())) as arrays:
+        names = "count first_step first_number first_time label probability used earned _texts _lengths"
+        assert set(arrays) == set(names.split())

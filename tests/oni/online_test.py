@@ -83,7 +83,7 @@ def as_rows(texts: list[str]) -> np.ndarray:
 
 def batch(number: int, texts: list[str], counts: list[int] | None = None, **fields: Any) -> BatchMessages:
     steps = np.array([1] * len(texts) if counts is None else counts)
-    return BatchMessages(as_rows(texts), steps, steps=48, number=number, **fields)
+    return BatchMessages(as_rows(texts), steps, steps=48, update_index=number, **fields)
 
 
 def pay_batches(reward: Any, numbers: range, texts: list[str]) -> list[list[float]]:
@@ -131,7 +131,7 @@ def test_the_log_says_which_batch_a_label_first_paid(tmp_path: Path) -> None:
     labels = list(read_log(tmp_path / FILE))
 
     assert [(label.items, label.label) for label in labels] == [((YES,), 1), ((NO,), 0)]
-    assert [label.number for label in labels] == [2, 2]
+    assert [label.update_index for label in labels] == [2, 2]
     assert [label.step for label in labels] == [96, 96]
     assert [label.met for label in labels] == [0, 0]
 

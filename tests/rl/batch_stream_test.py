@@ -30,7 +30,7 @@ class Parts:
 
     def __init__(self, serves: list[int], **changes: Any) -> None:
         self.config = recall_training(**changes)
-        # 'settled', 'noted', or the timeout of a call of inference and which of four groups it holds.
+        # 'finished', 'noted', or the timeout of a call of inference and which of four groups it holds.
         self.calls: list[Any] = []
         self.serves = serves
         self.finished: Any = queue.SimpleQueue()
@@ -45,8 +45,8 @@ class Parts:
         self.learner = self
         self.batcher = self
 
-    def settle(self) -> None:
-        self.calls.append("settled")
+    def finish_update(self) -> None:
+        self.calls.append("finished")
 
     def serve(self, timeout: float, hold: Any) -> int:
         groups = [Ready(group, 0, row) for group in range(2) for row in range(2)]
@@ -79,7 +79,7 @@ def test_a_full_batch_needs_no_acting() -> None:
 
     assert [batch and batch.num_steps for batch in batches] == [1, 2]
     # Of the four slots of the first turns two batches are made.
-    assert parts.calls == ["settled", [0.1, None], [0.1, None], [0.1, None], [0.1, None], "settled"]
+    assert parts.calls == ["finished", [0.1, None], [0.1, None], [0.1, None], [0.1, None], "finished"]
 
 
 def test_a_rollout_that_takes_long_is_left_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_rollout_that_takes_long_is_left_at_a_stop(monkeypatch: pytest.MonkeyP
     with pytest.raises(StoppedError):
         stream.get()
 
-    assert parts.calls == ["settled", [0.1, None], [0.1, None]], "the first turn is played"
+    assert parts.calls == ["finished", [0.1, None], [0.1, None]], "the first turn is played"
 
 
 # A call of inference on policy: the two groups of the source by row 0 and 1, of which some have to wait.
@@ -108,7 +108,7 @@ def test_on_policy_groups_wait_for_the_next_parameters() -> None:
     assert stream.get() is None
 
     turn = [FIRST_GROUP_WAITS, SECOND_GROUP_WAITS]
-    assert parts.calls == ["settled", *turn, *turn]
+    assert parts.calls == ["finished", *turn, *turn]
 
 
 def test_on_policy_groups_continue_after_the_next_batch() -> None:
@@ -119,9 +119,9 @@ def test_on_policy_groups_continue_after_the_next_batch() -> None:
 
     assert batch is not None
     assert batch.num_bytes > 0
-    assert parts.calls == ["settled", FIRST_GROUP_WAITS, SECOND_GROUP_WAITS, "noted"]
+    assert parts.calls == ["finished", FIRST_GROUP_WAITS, SECOND_GROUP_WAITS, "noted"]
     assert stream.get() is None
-    assert parts.calls[4:] == ["settled", NOBODY_WAITS, NOBODY_WAITS]
+    assert parts.calls[4:] == ["finished", NOBODY_WAITS, NOBODY_WAITS]
 
 
 def test_threads_make_batches_ahead_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_threads_make_batches_ahead_of_the_learner(monkeypatch: pytest.MonkeyPat
     for slot in range(7):
         system.finished.put(slot)
     assert stream.get() is None
-    assert system.calls == ["settled"]
+    assert system.calls == ["finished"]
     for number, waiting in enumerate([0, 0, 1, 1, 1, 2, 2, 2, 2]):
         stream.assemble()
         assert stream.waiting() == waiting, number
@@ -141,7 +141,7 @@ def test_threads_make_batches_ahead_of_the_learner(monkeypatch: pytest.MonkeyPat
     first = stream.get()
     assert first is not None
     assert first.num_steps == 1
-    assert system.calls == ["settled"]
+    assert system.calls == ["finished"]
     np.testing.assert_array_equal(first.trajectories.action, [[[1]]])
     stream.assemble()
     assert stream.waiting() == 2

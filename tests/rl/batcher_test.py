@@ -221,7 +221,7 @@ def test_texts_are_paid_what_the_reward_says(undisturbed: Play) -> None:
 def test_the_reward_observes_the_steps_of_each_batch(undisturbed: Play) -> None:
     observed = undisturbed.reward.observed
 
-    assert [messages.number for messages in observed] == [
+    assert [messages.update_index for messages in observed] == [
         FIRST_UPDATE + number for number in range(len(undisturbed.batches))
     ]
     assert [messages.steps for messages in observed] == [batch.num_steps for batch in undisturbed.batches]

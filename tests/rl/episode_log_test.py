@@ -51,7 +51,7 @@ def test_means_are_over_the_newest_episodes(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 2, with_intrinsic=False) as log:
         add(log, 1, [report(0, n, float(n)) for n in range(5)], [])
         assert log.means()["episode/return"] == 3.5
-        assert log.settled()
+        assert log.has_enough_episodes()
 
 
 def test_a_number_that_some_episodes_lack_has_no_mean() -> None:
@@ -70,12 +70,12 @@ def test_a_row_without_episodes_has_all_names() -> None:
         assert all(map(math.isnan, log.row().values()))
 
 
-def test_means_are_settled_after_a_hundred_episodes() -> None:
+def test_a_hundred_episodes_are_enough_for_means_to_compare_by() -> None:
     with EpisodeLog(None, 1_000, with_intrinsic=True) as log:
         log.write([report(0, n, 3.0) for n in range(99)])
-        assert not log.settled()
+        assert not log.has_enough_episodes()
         log.write([report(0, 99, math.nan)])
-        assert log.settled()
+        assert log.has_enough_episodes()
         assert log.row()["episode/return"] == 3.0  # a number that is not finite is left out
 
 

@@ -102,13 +102,13 @@ def test_a_stop_waits_for_an_update_with_patience(monkeypatch: pytest.MonkeyPatc
     threading.Timer(0.2, is_asked.set).start()
 
     with pytest.raises(StoppedError):
-        learner.settle()
+        learner.finish_update()
     assert time.monotonic() - start > 0.5
 
     # An update that ends in time is waited for.
     learner.patience = Patience(is_asked.is_set)
     threading.Timer(0.1, updates.launched[0].done.set).start()
-    learner.settle()
+    learner.finish_update()
     assert learner.version == 1
 
 
@@ -139,7 +139,7 @@ def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> 
     assert reading["learner/wait_share"] == 0.0
     assert publisher.newest(jax.devices()[0]).version == 1
     updates.launched[1].done.set()  # before the host looks
-    learner.settle()
+    learner.finish_update()
     assert system_metrics(meters.read())["learner/late_share"] == 1.0
 
 
@@ -181,7 +181,7 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
         thread.join(SECONDS)
         assert len(updates.launched) == 2
         updates.launched[1].done.set()
-        system.learner.settle()
+        system.learner.finish_update()
     assert max(behind) == 1
 
 
@@ -219,8 +219,8 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
         batches.append(batch_stream.put(Batch(rows, 2, []), parallel))
         learner.step(batches[-1])
         assert learner.metrics() == {}
-        learner.settle()
-        learner.settle()
+        learner.finish_update()
+        learner.finish_update()
         outcome = learner.metrics(), jax.device_get(learner.state), jax.device_get(publisher.newest(device))
         outcomes.append(json.loads(json.dumps(outcome, default=np.ndarray.tolist)))
         assert learner.metrics() == {}

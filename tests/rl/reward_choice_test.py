@@ -24,7 +24,7 @@ def step_learned_from(config: ConfigDict, folder: Path) -> int:
 def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> None:
     (tmp_path / reward_choice.FILE).write_text(text)
     with pytest.raises(UserError, match=r"plan\.json is damaged .*remove it"):
-        reward_choice.settled(tmp_path)
+        reward_choice.pinned_step(tmp_path)
 
 
 def test_a_run_does_not_go_on_with_another_table(tmp_path: Path) -> None:
@@ -55,18 +55,18 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
     training = agent_config(config)
     young = tmp_path / "without_a_checkpoint"
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
-        reward_choice.settle(training, young, checkpoints)
+        reward_choice.pin_step(training, young, checkpoints)
     assert step_learned_from(config, folder) == 0
 
     shutil.move(later, evaluations / "1")
     for workdir in (young, folder):
-        assert reward_choice.apply(training, workdir).reward.step == 0
+        assert reward_choice.with_pinned_step(training, workdir).reward.step == 0
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
-        reward_choice.settle(training, young, checkpoints)
-        assert reward_choice.settled(young) == 0
+        reward_choice.pin_step(training, young, checkpoints)
+        assert reward_choice.pinned_step(young) == 0
         (young / reward_choice.FILE).unlink()
-        reward_choice.settle(training, young, checkpoints)
-        assert reward_choice.settled(young) == 1, "a new run takes the newest"
+        reward_choice.pin_step(training, young, checkpoints)
+        assert reward_choice.pinned_step(young) == 1, "a new run takes the newest"
     # It is judged by the reward that it learned from.
     assert agent_policy.read_config(folder).reward.step == 0
     (folder / reward_choice.FILE).unlink()  # its checkpoints know too

@@ -33,10 +33,10 @@ def looped(chosen: bool | None = None) -> bool:
     return jax.default_backend() != "cpu" if chosen is None else chosen
 
 
-def arranged(tree: Any) -> Any:
+def stacked_for_loop(tree: Any) -> Any:
     """The state of a training as its step's program works on it: with stacked blocks where these run in a loop.
 
-    Then gradients, optimiser and targets are stacked too. A step arranges its state once and ends with `unstacked`. The stacks are temporary
+    Then gradients, optimiser and targets are stacked too. A step stacks its state once and ends with `unstacked`. The stacks are temporary
     copies: of a GPT-2 (8 layers, width 256) with Adam they took 3.1 times the bytes of the parameters by the CPU compiler's account.
     """
     return stacked(tree) if looped() else tree

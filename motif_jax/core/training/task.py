@@ -107,13 +107,13 @@ class Task(Protocol):
         """
 
     def guarded_step(
-        self, state: Any, shared: Any, batch: Any, goes_on: jax.Array
+        self, state: Any, shared: Any, batch: Any, may_apply: jax.Array
     ) -> tuple[Any, dict[str, Any], jax.Array]:
-        """`step` applied only if `goes_on` (bool scalar) and its metrics are finite: (state, metrics, whether they are)."""
+        """`step` applied only if `may_apply` (bool scalar) and its metrics are finite: (state, metrics, whether they are)."""
         new, metrics = self.step(state, shared, batch)
         # Metrics, not the new state, which overwrites the old one: the gradient's norm is not finite if one of its numbers is not.
         finite = all_finite(metrics)
-        return keep_if(finite & goes_on, new, state), metrics, finite
+        return keep_if(finite & may_apply, new, state), metrics, finite
 
     def batches(self, first: int, count: int) -> Any:
         """Batches of steps `first` to `first + count` of one epoch: numpy leaves [count, ...], of equal shapes.

@@ -36,9 +36,9 @@ def make_train_steps(
     """
 
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
-        goes_on = carry.skips_left >= 0
-        state, metrics, finite = guarded_step(carry.state, carry.shared, batch, goes_on)
-        skips_left = carry.skips_left - (~finite & goes_on).astype(jnp.int32)
+        may_apply = carry.skips_left >= 0
+        state, metrics, finite = guarded_step(carry.state, carry.shared, batch, may_apply)
+        skips_left = carry.skips_left - (~finite & may_apply).astype(jnp.int32)
         return Carry(state, skips_left, carry.shared), {**metrics, FINITE: finite}
 
     def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:

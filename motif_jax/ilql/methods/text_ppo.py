@@ -213,13 +213,13 @@ class PpoTraining(GradientTask):
         """The parameters and the optimiser's state after all passes over the episodes, and the mean metrics of a minibatch."""
         settings = self.config.ppo
         episodes = len(samples.valid)
-        frozen = block_stack.arranged(frozen)
+        frozen = block_stack.stacked_for_loop(frozen)
         of_step = jax.random.fold_in(self._key, state.step)
         key = jax.random.fold_in(of_step, jax.lax.axis_index(AXIS))  # each device deals its own episodes
         order = ppo.minibatches(key, episodes, episodes // settings.minibatches, settings.epochs)
 
         def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
-            learned, opt_state = block_stack.arranged(carry)
+            learned, opt_state = block_stack.stacked_for_loop(carry)
             part = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=0), (dialogues, samples))
             gradient, metrics = self._gradient(learned, frozen, *part)
             updates, opt_state = self.optimizer.update(gradient, opt_state, learned)

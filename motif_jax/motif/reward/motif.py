@@ -93,7 +93,7 @@ class MotifReward(RewardKind):
         return RewardStages(of_output, trained.normalisation().normalise, pay)
 
     @classmethod
-    def settled_step(cls, config: AgentReward) -> int | None:
+    def step_to_pin(cls, config: AgentReward) -> int | None:
         return open_reward(config.dir, config.step).step if config.dir else None
 
     @classmethod

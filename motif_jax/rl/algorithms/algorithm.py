@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from motif_jax.core.compat import Compat
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.algorithms.total_reward import RewardTerms
 
 # update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `update.make`.
@@ -71,9 +72,12 @@ class Algorithm(abc.ABC):
     def make_update(self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None) -> Update:
         """Builds the update, see `Update`."""
 
-    def completed(self, state: Any, network: Any, plan: UpdatePlan) -> Any:
+    def with_training_parts(self, state: Any, network: Any, plan: UpdatePlan) -> Any:
         """Adds to a new state what only a training needs, such as a replay memory."""
         return state
+
+    def check_spec(self, plan: UpdatePlan, spec: EnvironmentSpec) -> None:  # noqa: B027 (there may be nothing to check)
+        """Raises UserError where the algorithm cannot learn in an environment of `spec`."""
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:  # noqa: B027 (there may be nothing to check)
         """Raises UserError where an update does not divide over `devices`; devices that share one split network count as one."""
@@ -86,7 +90,7 @@ class Algorithm(abc.ABC):
         """Number of optimiser steps of an update."""
         return getattr(plan.algorithm, "epochs", 1) * self.minibatches(plan)
 
-    def acting(
+    def acting_parts(
         self, plan: UpdatePlan, prepare: Callable[[Any], Any]
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Returns two functions: the first takes from a state the part that actors need, the second turns it into acting parameters.

@@ -12,6 +12,7 @@ import optax
 
 from motif_jax.core.config import require
 from motif_jax.core.training import reductions
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.nets.agent import AgentNetwork, rescale_value_head
 from motif_jax.rl.algorithms import (
     distributions,
@@ -280,6 +281,12 @@ class AppoAlgorithm(Algorithm):
     def check(self, plan: UpdatePlan) -> None:
         check(plan)
 
+    def check_spec(self, plan: UpdatePlan, spec: EnvironmentSpec) -> None:
+        exploration = plan.algorithm.exploration
+        has_uniform = spec.action_size == 0 or exploration != "symmetric_kl"
+        allowed = "'entropy' or 'none', for the actions are real numbers"
+        require(has_uniform, "algorithm.exploration", exploration, allowed)
+
     def make_state(
         self, network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array
     ) -> AppoTrainState:
@@ -295,11 +302,11 @@ class AppoAlgorithm(Algorithm):
     ) -> Update:
         return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
-    def acting(
+    def acting_parts(
         self, plan: UpdatePlan, prepare: Callable[[Any], Any]
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         if plan.algorithm.value_normalisation != "popart":
-            return super().acting(plan, prepare)
+            return super().acting_parts(plan, prepare)
         # Later updates compare the values of a rollout with their own, after the scale of values has moved.
         published = operator.attrgetter("params", "value_statistics")
         return published, lambda parts: prepare(in_units_of_reward(*parts))

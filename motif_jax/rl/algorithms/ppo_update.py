@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 
 from motif_jax.core import config as checks
-from motif_jax.core.training import block_stack, finite, reductions
+from motif_jax.core.training import block_stack, reductions
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl.algorithms import distributions, kl_penalty, ppo, trajectory, update
+from motif_jax.rl.algorithms import distributions, kl_limit, kl_penalty, ppo, trajectory, update
 from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -25,8 +25,6 @@ from motif_jax.rl.algorithms.update import Apply
 
 Array = jax.Array
 Metrics = dict[str, Array]
-# Metric of updates with a KL limit: the share of the minibatches whose step was taken.
-_TAKEN = "policy/minibatches_taken"
 
 
 class PpoTrainState(NamedTuple):
@@ -104,7 +102,7 @@ def make_update(
     def learn(
         state: PpoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[PpoTrainState, Metrics]:
-        with_frozen = functools.partial(_with_frozen, block_stack.arranged(state.frozen))
+        with_frozen = functools.partial(_with_frozen, block_stack.stacked_for_loop(state.frozen))
 
         # Targets, once for all epochs.
         bootstrap, states = _replay(network, with_frozen(state.params), batch, length)
@@ -112,19 +110,12 @@ def make_update(
         samples, advantage_metrics = _samples(settings, batch, bootstrap, reward + penalty, axis_name)
         sequences = _sequences(network, batch, samples, states, length)
 
-        # The order of this device's sequences in all epochs: int32 [minibatches, sequences of a minibatch].
-        devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
-        size = settings.minibatch_size // devices
-        key, order_key = jax.random.split(state.key)
-        if axis_name is not None:
-            order_key = jax.random.fold_in(order_key, jax.lax.axis_index(axis_name))
-        order = ppo.minibatches(order_key, len(samples.action) // length, size // length, settings.epochs)
-        order = order.reshape(-1, size // length)
+        key, order = _minibatch_order(settings, state.key, len(samples.action), axis_name)
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             minibatch = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if plan.compat.glam_value_broadcast:
-                minibatch = _with_peers(minibatch, min(settings.broadcast_rows, size))
+                minibatch = _with_peers(minibatch, settings.broadcast_rows)
             gradients, metrics = _gradient(
                 network, settings, with_frozen, current.params, minibatch, axis_name
             )
@@ -132,29 +123,39 @@ def make_update(
             metrics |= norms
             if limit is None:
                 return new, metrics
-            is_near = metrics["policy/kl"] <= limit
-            params, opt_state = finite.keep_if(
-                is_near, (new.params, new.opt_state), (current.params, current.opt_state)
-            )
-            metrics[_TAKEN] = is_near * 1.0
-            return current._replace(params=params, opt_state=opt_state), metrics
+            return kl_limit.keep_if_near(limit, current, new, metrics)
 
         # Outside the loop over minibatches, whose compilation would take long with each block's arrays as its carry. A reference and
         # frozen parameters, which no step changes, stay as they are.
-        params, opt_state = block_stack.arranged((state.params, state.opt_state))
+        params, opt_state = block_stack.stacked_for_loop((state.params, state.opt_state))
         state = state._replace(params=params, opt_state=opt_state, key=key, kl_coefficient=coefficient)
         if limit is None:
             state, metrics = jax.lax.scan(step, state, order)
             metrics = update.joined(metrics)
         else:
-            state, metrics = _run_until_skipped(step, state, order)
+            state, metrics = kl_limit.run_until_skipped(step, state, order)
         params, opt_state = block_stack.unstacked((state.params, state.opt_state))
         state = state._replace(params=params, opt_state=opt_state)
 
         value_mean = reductions.mean(samples.behaviour_value, samples.valid, axis_name)
         return state, {**metrics, **penalty_metrics, **advantage_metrics, "value/mean": value_mean}
 
-    return update.make(network, optimizer, plan, learn, reward_fn)
+    return update.make(network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward)
+
+
+def _minibatch_order(settings: Ppo, key: Array, steps: int, axis_name: str | None) -> tuple[Array, Array]:
+    """The next state's key, and the order of this device's sequences in all epochs, int32 [minibatches, sequences of a minibatch].
+
+    Args:
+      steps: this device's steps of the batch.
+    """
+    devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
+    sequences = steps // settings.recurrence
+    size = settings.minibatch_size // devices // settings.recurrence
+    key, order_key = jax.random.split(key)
+    if axis_name is not None:
+        order_key = jax.random.fold_in(order_key, jax.lax.axis_index(axis_name))
+    return key, ppo.minibatches(order_key, sequences, size, settings.epochs).reshape(-1, size)
 
 
 def _with_frozen(frozen: Any, params: Any) -> Any:
@@ -190,46 +191,6 @@ def _penalty(
     coefficient = controller.adapted(state.kl_coefficient, kl, actions)
     metrics = {"reference/kl": kl, "reference/coefficient": state.kl_coefficient}
     return jnp.where(recorded, penalty, 0.0), coefficient, metrics
-
-
-class _Progress(NamedTuple):
-    """The carry of `_run_until_skipped`."""
-
-    state: PpoTrainState
-    metrics: Metrics  # sums over the minibatches so far, and extremes
-    minibatches: Array  # int32 scalar, how many were learned from or skipped
-    goes_on: Array  # bool scalar, the last minibatch was not skipped
-
-
-def _run_until_skipped(
-    step: Callable[..., tuple[PpoTrainState, Metrics]], state: PpoTrainState, order: Array
-) -> tuple[PpoTrainState, Metrics]:
-    """Runs `step` over minibatches until it skips one; metrics cover the minibatches that it was called with."""
-    neutral: dict[Any, float] = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
-    pairwise: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
-    names = jax.eval_shape(step, state, order[0])[1]
-    start = {name: jnp.full((), neutral.get(update.EXTREMES.get(name), 0.0)) for name in names}
-
-    def goes_on(progress: _Progress) -> Array:
-        return (progress.minibatches < len(order)) & progress.goes_on
-
-    def run_one(progress: _Progress) -> _Progress:
-        new, metrics = step(progress.state, order[progress.minibatches])
-        joined = {}
-        for name, value in metrics.items():
-            join = pairwise.get(update.EXTREMES.get(name), jnp.add)
-            joined[name] = join(progress.metrics[name], value)
-        return _Progress(new, joined, progress.minibatches + 1, metrics[_TAKEN] > 0)
-
-    first = _Progress(state, start, jnp.zeros((), jnp.int32), jnp.array(True))
-    end = jax.lax.while_loop(goes_on, run_one, first)
-
-    metrics = {}
-    for name, value in end.metrics.items():
-        metrics[name] = value if name in update.EXTREMES else value / end.minibatches
-    # Of all minibatches, also of those that came after the skipped one.
-    metrics[_TAKEN] = end.metrics[_TAKEN] / len(order)
-    return end.state, metrics
 
 
 def _flat(x: Array) -> Array:
@@ -298,16 +259,17 @@ def _sequences(
     return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)._replace(states=states)
 
 
-def _with_peers(sequences: Sequences, size: int) -> Sequences:
-    """The sequences with the values and targets of `size` samples at each step, for `compat.glam_value_broadcast`."""
+def _with_peers(minibatch: Sequences, broadcast_rows: int) -> Sequences:
+    """The minibatch with the values and targets of `broadcast_rows` samples, or all, at each step, for `compat.glam_value_broadcast`."""
+    size = min(broadcast_rows, minibatch.samples.valid.size)
 
     def peers(x: Array) -> Array:
         return ppo.with_rows_of_block(x.reshape(-1), size).reshape(*x.shape, size)
 
-    samples = sequences.samples._replace(
-        behaviour_value=peers(sequences.samples.behaviour_value), target=peers(sequences.samples.target)
+    samples = minibatch.samples._replace(
+        behaviour_value=peers(minibatch.samples.behaviour_value), target=peers(minibatch.samples.target)
     )
-    return sequences._replace(samples=samples)
+    return minibatch._replace(samples=samples)
 
 
 def _gradient(
@@ -367,7 +329,9 @@ class PpoAlgorithm(Algorithm):
     ) -> Update:
         return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
-    def completed(self, state: PpoTrainState, network: PolicyNetwork, plan: UpdatePlan) -> PpoTrainState:
+    def with_training_parts(
+        self, state: PpoTrainState, network: PolicyNetwork, plan: UpdatePlan
+    ) -> PpoTrainState:
         check_reference(network, plan)
         return with_reference(state, plan)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from motif_jax.core.training import reductions, schedules
-from motif_jax.nets.policy import tracked
+from motif_jax.nets.policy import with_input_statistics
 from motif_jax.rl.algorithms import total_reward, trajectory
 from motif_jax.rl.algorithms.algorithm import UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -54,6 +54,8 @@ def make(
     plan: UpdatePlan,
     learn: Callable[[State, TrajectoryBatch, Array, Apply, str | None], tuple[State, Metrics]],
     reward_fn: RewardFunction | None = None,
+    *,
+    positive_reward: bool = False,
 ) -> Callable[..., tuple[State, Metrics]]:
     """Builds an update around the optimiser steps of an algorithm.
 
@@ -65,6 +67,7 @@ def make(
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
         rows with an action, and of final observations where the spec's `last_text` says so; its intrinsic reward replaces
         that of the batch.
+      positive_reward: whether negative rewards of the task count as 0.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
@@ -76,8 +79,7 @@ def make(
         trajectory.check(batch)
         if reward_fn is not None:
             batch = _with_intrinsic_reward(batch, reward_fn, state.reward_params, network.spec.last_text)
-        # A key that not every algorithm has.
-        if getattr(plan.algorithm, "positive_reward", False):
+        if positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = total_reward.compute_rewards(plan.reward, batch, network.spec.count_field)
         recorded = trajectory.recorded(batch)
@@ -102,7 +104,7 @@ def make(
         }
         steps_of_batch = reductions.total(recorded.astype(jnp.int32), axis_name)
         state = learned._replace(
-            params=tracked(network, learned.params, batch.observation, axis_name),
+            params=with_input_statistics(network, learned.params, batch.observation, axis_name),
             step=state.step + 1,
             env_steps=schedules.add_steps(state.env_steps, steps_of_batch),
         )

@@ -101,9 +101,9 @@ class SlowBigrams(bigrams.Bigrams):
         super().__init__(parallel)
         self.num_finished = 0
 
-    def guarded_step(self, state: Any, shared: Any, batch: Any, goes_on: jax.Array) -> Any:
+    def guarded_step(self, state: Any, shared: Any, batch: Any, may_apply: jax.Array) -> Any:
         jax.debug.callback(self._finish_step)
-        return super().guarded_step(state, shared, batch, goes_on)
+        return super().guarded_step(state, shared, batch, may_apply)
 
     def _finish_step(self) -> None:
         time.sleep(0.05)

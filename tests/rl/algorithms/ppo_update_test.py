@@ -244,7 +244,7 @@ def test_the_penalty_is_refused_for_a_network_with_a_memory() -> None:
     plan = config(PENALISED)
     state, _ = start(plan)
     with pytest.raises(UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"):
-        ppo_update.PpoAlgorithm().completed(state, NETWORK, plan)
+        ppo_update.PpoAlgorithm().with_training_parts(state, NETWORK, plan)
 
 
 @pytest.mark.parametrize(
