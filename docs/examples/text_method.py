@@ -22,4 +22,4 @@ class ExtremeQ(Rule):
         sums = super().losses(batch, estimates, settings)
         errors = jax.lax.stop_gradient(estimates.target_q) - estimates.values[:, :-1]
         scaled = jnp.minimum(errors / TEMPERATURE, MOST)
-        return sums._replace(v=jnp.sum(jnp.where(batch.live, jnp.exp(scaled) - scaled - 1, 0.0)))
+        return sums._replace(v=jnp.sum(jnp.where(batch.action_mask, jnp.exp(scaled) - scaled - 1, 0.0)))

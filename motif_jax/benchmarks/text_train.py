@@ -34,7 +34,7 @@ from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch, Weights
 from motif_jax.ilql.methods.text_methods import RULES
-from motif_jax.ilql.methods.text_objective import Objective, Part
+from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextState, TextTraining
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import TrainingData
@@ -78,7 +78,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if chosen.baseline:
         gradients["plain"] = _gradient(functools.partial(_plain, objective))
     batch = batch_of(chosen, config.seed)
-    arguments = (learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings)))
+    arguments = (learned, frozen, CountedBatch(batch, implicit_q.counts(batch, objective.settings)))
     sides = {side: _language.compiled(gradient, *arguments) for side, gradient in gradients.items()}
     first = _language.first_step_seconds(sides["ours"])
     apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
@@ -173,7 +173,7 @@ def _describe_step(
 def _gradient(terms: Any) -> Any:
     """The gradient of a function's loss to the learned parameters."""
 
-    def call(learned: Any, frozen: Any, part: Part) -> Any:
+    def call(learned: Any, frozen: Any, part: CountedBatch) -> Any:
         return jax.grad(lambda x: terms(x, frozen, part, None).loss)(learned)
 
     return call
@@ -192,7 +192,7 @@ def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
     return jax.tree.map(jnp.asarray, ItemLayout(_PAD).batch(items, length, int(is_action.sum()), 1))
 
 
-def _plain(objective: Objective, learned: Any, frozen: Any, part: Part, key: Any) -> Any:
+def _plain(objective: Objective, learned: Any, frozen: Any, part: CountedBatch, key: Any) -> Any:
     """The losses with all outputs computed at every position, of which the actions' are taken, as published."""
     agent: TextAgentNetwork = objective.agent
     settings = objective.settings
@@ -212,16 +212,16 @@ def _plain(objective: Objective, learned: Any, frozen: Any, part: Part, key: Any
 
     # Those of actions.
     def at_actions(of_all: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(of_all, batch.actions[..., None], axis=1)
+        return jnp.take_along_axis(of_all, batch.action_positions[..., None], axis=1)
 
-    next_tokens = implicit_q.next_tokens(batch)
-    rows = [implicit_q.action_q(at_actions(q), next_tokens, settings, True, False) for q in qs]
-    chosen_qs = [implicit_q.chosen(at_actions(q), next_tokens) for q in target_qs]
+    tokens = implicit_q.action_tokens(batch)
+    rows = [implicit_q.action_q(at_actions(q), tokens, settings, True, False) for q in qs]
+    chosen_qs = [implicit_q.chosen(at_actions(q), tokens) for q in target_qs]
     target_q = implicit_q.target_of(chosen_qs, settings)
-    v = jnp.take_along_axis(values, batch.states, axis=1)
+    v = jnp.take_along_axis(values, batch.state_positions, axis=1)
     next_v = jax.lax.stop_gradient(v[:, 1:])
     log_probs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
-    log_probs = jnp.take_along_axis(log_probs, batch.action_tokens, axis=1)
+    log_probs = jnp.take_along_axis(log_probs, batch.action_token_positions, axis=1)
 
     estimates = Estimates(v, [ActionQ(*row) for row in rows], target_q, next_v, log_probs)
     sums = implicit_q.losses(batch, estimates, settings)

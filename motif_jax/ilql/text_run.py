@@ -69,17 +69,19 @@ def settings_of(method: TextMethod, all_tokens: bool) -> ImplicitQSettings:
 def weights_of(loss: LossWeights, rule: Rule) -> Weights:
     """Weights of the loss terms; a method without values has the policy's alone."""
     if rule.q == "none":
-        return Weights(0.0, 0.0, loss.policy)
+        return Weights(q=0.0, v=0.0, policy=loss.policy)
+    # The policy that proposes is frozen, and its proposals take the place of V.
     if rule.proposes:
-        return Weights(loss.q, 0.0, 0.0, loss.cql)
-    if rule.q != "token":  # there is one Q of the whole utterance, and none of other actions to lower
-        return Weights(loss.q, loss.v, loss.policy)
-    return Weights(loss.q, loss.v, loss.policy, loss.cql, loss.margin)
+        return Weights(q=loss.q, v=0.0, policy=0.0, conservative=loss.cql)
+    # There is one Q of the whole utterance, and none of other actions that the conservative and margin terms could lower.
+    if rule.q != "token":
+        return Weights(q=loss.q, v=loss.v, policy=loss.policy)
+    return Weights(q=loss.q, v=loss.v, policy=loss.policy, conservative=loss.cql, margin=loss.margin)
 
 
-def layout_of(config: TextConfig, pad: int, settings: ModelConfig) -> ItemLayout:
+def layout_of(config: TextConfig, pad: int, trunk_config: ModelConfig) -> ItemLayout:
     """The layout of batches; dialogues are cut to `max_len` and to the model's positions."""
-    limits = [limit for limit in (config.max_len, room_of(config, settings)) if limit is not None]
+    limits = [limit for limit in (config.max_len, room_of(config, trunk_config)) if limit is not None]
     compat = config.compat
     quirks = Quirks(
         padded_positions=compat.ilql_padded_positions,
@@ -96,12 +98,12 @@ def layout_of(config: TextConfig, pad: int, settings: ModelConfig) -> ItemLayout
     )
 
 
-def room_of(config: TextConfig, settings: ModelConfig) -> int | None:
+def room_of(config: TextConfig, trunk_config: ModelConfig) -> int | None:
     """How many tokens a dialogue may have, so that a prefix and a further action fit; None: no limit."""
-    if settings.max_length is None:
+    if trunk_config.max_length is None:
         return None
     rule = rule_of(config.method.name)
-    room = settings.max_length
+    room = trunk_config.max_length
     if rule.prefix:
         room -= 1
     if rule.proposes:
@@ -111,10 +113,10 @@ def room_of(config: TextConfig, settings: ModelConfig) -> int | None:
     return room
 
 
-def objective_of(config: TextConfig, settings: ModelConfig) -> Objective:
+def objective_of(config: TextConfig, trunk_config: ModelConfig) -> Objective:
     """The loss of a config."""
     dtype = jnp.dtype(config.dtype)
-    model = LanguageModel(settings, dtype, config.remat)
+    model = LanguageModel(trunk_config, dtype, config.remat)
     method = config.method
     rule = rule_of(method.name)
     detached = {"v": method.detach_v, "q": method.detach_q, "policy": method.detach_policy}
@@ -138,8 +140,8 @@ def objective_of(config: TextConfig, settings: ModelConfig) -> Objective:
 def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
     """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in `network`, which must fit task and method."""
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    settings = agent_start.model_config(config, tokens, design_of(config.method))
-    return init_model.with_dropout(settings, config.dropout)
+    trunk_config = agent_start.model_config(config, tokens, design_of(config.method))
+    return init_model.with_dropout(trunk_config, config.dropout)
 
 
 class TextRun(NamedTuple):
@@ -156,7 +158,7 @@ def build(
     workdir: Path,
     source: DialogueSource,
     parallel: DataParallel,
-    settings: ModelConfig,
+    trunk_config: ModelConfig,
     stopped: Callable[[], bool] = never,
 ) -> TextRun | None:
     """Makes missing tokens in `workdir`, and the training; None after a request to stop.
@@ -165,11 +167,11 @@ def build(
 
     Args:
       source: of the dialogues; all files of its task exist.
-      settings: the trunks' config, from `model_config`.
+      trunk_config: the trunks' config, from `model_config`.
     """
-    objective = objective_of(config, settings)
+    objective = objective_of(config, trunk_config)
     vocabulary = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    layout = layout_of(config, vocabulary.delimiters.pad, settings)
+    layout = layout_of(config, vocabulary.delimiters.pad, trunk_config)
     data = dialogue_data.open_data(config, source, workdir, layout, stopped)
     if data is None:
         return None
@@ -240,16 +242,16 @@ def export(run: TextRun, workdir: Path) -> Path:
     return records.export(workdir, target / agent_folder.FILE, shapes, write)
 
 
-def check_shapes(config: TextConfig, settings: ModelConfig) -> None:
+def check_shapes(config: TextConfig, trunk_config: ModelConfig) -> None:
     """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's positions."""
     spec = finetune_params.spec_of(config.lora)
     if spec is not None:
-        linear.matching(param_shapes(settings), spec.patterns)
-    room = room_of(config, settings)
+        linear.matching(param_shapes(trunk_config), spec.patterns)
+    room = room_of(config, trunk_config)
     if room is not None and room < 1:
         key = "candidates.max_tokens" if rule_of(config.method.name).proposes else "network.max_length"
         raise UserError(
-            f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {settings.max_length} positions of the model"
+            f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {trunk_config.max_length} positions of the model"
         )
     fits = config.max_len is None or room is None or config.max_len <= room
     checks.require_key(config, "max_len", fits, f"at most {room}, the positions that the model has")

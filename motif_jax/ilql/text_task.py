@@ -20,7 +20,7 @@ from motif_jax.ilql.agent.target_network import soft_update
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
-from motif_jax.ilql.methods.text_objective import LossTerms, Objective, Part
+from motif_jax.ilql.methods.text_objective import CountedBatch, LossTerms, Objective
 from motif_jax.lm import training
 from motif_jax.lm.sums_task import GradientTask, TrainingData
 
@@ -63,26 +63,30 @@ class TextTraining(GradientTask):
         self.objective = objective
         self._start_target = target  # until `init_state` hands it over, so that memory holds it once
         self.target = shapes_of(target)
-        self._updates_target = bool(self.target) and objective.weights.of_values
+        self._updates_target = bool(self.target) and objective.weights.trains_values
         self._polyak = config.method.polyak
         self._copy_every = config.method.copy_every
         self._measure = parallel.wrap(self.measure_core)
         self._held_out = data.held_out.all_batches(config.evaluation_batches)
 
-    def _parts(self, batches: TextBatch, average: str) -> Part:
+    def _counted(self, batches: TextBatch, average: str) -> CountedBatch:
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
-        count = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
-        counts = jax.lax.psum(count(batches), AXIS)
+        counts_of = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
+        counts = jax.lax.psum(counts_of(batches), AXIS)
         if average == "batch":
-            denominators = [jnp.full_like(numbers, numbers.sum()) for numbers in counts]
-        else:  # the mean of the micro-batches' means
-            denominators = [numbers * len(numbers) for numbers in counts]
-        return Part(batches, Counts(*denominators))
+            # Every micro-batch is divided by the counts of the whole batch.
+            denominators = [
+                jnp.full_like(per_micro_batch, per_micro_batch.sum()) for per_micro_batch in counts
+            ]
+        else:
+            # The loss is the mean of the micro-batches' means.
+            denominators = [per_micro_batch * len(per_micro_batch) for per_micro_batch in counts]
+        return CountedBatch(batches, Counts(*denominators))
 
     def measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
         """The terms of a batch as means, and the numbers of actions and tokens behind them."""
         params, target, shared = state
-        parts = self._parts(self.micro_batches(batch), "batch")
+        parts = self._counted(self.micro_batches(batch), "batch")
         frozen = {**(shared or {}), "target": target}
         terms = jax.lax.map(lambda part: self.objective.terms(params, frozen, part, None), parts)
         total = jax.lax.psum(jax.tree.map(lambda term: term.sum(axis=0), terms), AXIS)
@@ -95,7 +99,7 @@ class TextTraining(GradientTask):
     def counted_loss(self, state: TextState, shared: Any, batch: TextBatch) -> jax.Array:
         frozen = {**(shared or {}), "target": state.target}
         one = jnp.float32(1.0)
-        return self.objective.terms(state.params, frozen, Part(batch, Counts(one, one)), None).loss
+        return self.objective.terms(state.params, frozen, CountedBatch(batch, Counts(one, one)), None).loss
 
     def init_state(self) -> TextState:
         learned, opt_state, step = self.start()
@@ -113,7 +117,7 @@ class TextTraining(GradientTask):
         state, shared = block_stack.stacked_for_loop((state, shared))
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(
-            self.objective.measured, state.params, frozen, self._parts(batch, self.config.average), key
+            self.objective.measured, state.params, frozen, self._counted(batch, self.config.average), key
         )
         gradient, measured = spread.over_devices(sums, AXIS)
         metrics = {

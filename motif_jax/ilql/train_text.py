@@ -164,7 +164,7 @@ def _check_data(config: TextConfig) -> None:
     dialogue_data.token_reward_of(config.token_reward)
     if source.path is None:
         _check_drawn(config, task)
-    settings = _check_network(config, source, task)
+    trunk_config = _check_network(config, source, task)
 
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is None:
@@ -173,7 +173,7 @@ def _check_data(config: TextConfig) -> None:
             dialogue_data.require_turns(config, files.read(path), key)
         else:
             tokenizer = task.tokenizer()
-            layout = text_run.layout_of(config, tokenizer.delimiters.pad, settings)
+            layout = text_run.layout_of(config, tokenizer.delimiters.pad, trunk_config)
             dialogue_data.require_actions(config, tokenizer, files.read(path), layout, key)
 
 
@@ -191,11 +191,11 @@ def _check_drawn(config: TextConfig, task: TextTask) -> None:
 
 def _check_network(config: TextConfig, source: DialogueSource, task: TextTask) -> ModelConfig:
     """Checks the trunks' shapes, and how the agent plays its evaluations; returns the trunks' config."""
-    settings = text_run.model_config(config, source)
-    text_run.check_shapes(config, settings)
-    agent = text_run.objective_of(config, settings).agent
+    trunk_config = text_run.model_config(config, source)
+    text_run.check_shapes(config, trunk_config)
+    agent = text_run.objective_of(config, trunk_config).agent
     text_rollouts.check(config.games, config.method, task, agent)
-    return settings
+    return trunk_config
 
 
 def _prepare_source(config: TextConfig, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
@@ -240,9 +240,9 @@ def run(config_dict: ConfigDict, workdir: Path) -> int:
             source = _prepare_source(config, workdir, stopped)
         except StoppedError:
             return None
-        settings = text_run.model_config(config, source)
+        trunk_config = text_run.model_config(config, source)
         parallel = offline_run.devices_of(config)
-        training = text_run.build(config, workdir, source, parallel, settings, stopped)
+        training = text_run.build(config, workdir, source, parallel, trunk_config, stopped)
         if training is None:
             return None
 

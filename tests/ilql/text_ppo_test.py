@@ -53,7 +53,7 @@ def test_tokens_are_as_likely_in_learning_as_in_play(
 
     shorter = 0
     for batch, log_probs in batches:
-        live = batch.dialogues.live
+        live = batch.dialogues.action_mask
         np.testing.assert_allclose(batch.log_probs[live], log_probs[live], atol=2e-5)
         assert (batch.utterances == 2).all()
         assert live.sum() >= batch.utterances.sum()

@@ -14,7 +14,7 @@ from motif_jax.core.training.records import DEVICES
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.text_objective import Objective, Part
+from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextTraining
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.schema import read_section
@@ -58,7 +58,9 @@ def test_a_loss_is_the_mean_over_actions_or_over_micro_batches() -> None:
     rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
     counts = [implicit_q.Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
     terms = jax.jit(lambda part: objective.terms(learned, {}, part, None).loss)
-    losses = [float(terms(Part(*row_and_counts))) for row_and_counts in zip(rows, counts, strict=True)]
+    losses = [
+        float(terms(CountedBatch(*row_and_counts))) for row_and_counts in zip(rows, counts, strict=True)
+    ]
     by_actions = np.average(losses, weights=[float(count.policy) for count in counts])
     for average, loss in (("batch", by_actions), ("micro_batch", np.mean(losses))):
         task = task_of(objective, (learned, {}, {}), accumulate=3, average=average)

@@ -113,30 +113,30 @@ def _require_parts(run: str, key: str, about: Mapping[str, Any], design: Design)
 
 def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:
     folder = fetch(checkpoint, "network.checkpoint")
-    settings = weights.read_config(folder)
-    configs.require_decoder(settings, "says")
-    if settings.encoder_layers:
+    checkpoint_config = weights.read_config(folder)
+    configs.require_decoder(checkpoint_config, "says")
+    if checkpoint_config.encoder_layers:
         raise UserError(
-            f"config.network.checkpoint={checkpoint}: must be a decoder, it is {settings.architecture}"
+            f"config.network.checkpoint={checkpoint}: must be a decoder, it is {checkpoint_config.architecture}"
         )
-    _shared_rows(checkpoint, folder, settings, tokens)
-    return dataclasses.replace(settings, vocab_size=tokens.size)
+    _shared_rows(checkpoint, folder, checkpoint_config, tokens)
+    return dataclasses.replace(checkpoint_config, vocab_size=tokens.size)
 
 
-def _shared_rows(checkpoint: str, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
+def _shared_rows(checkpoint: str, folder: Path, checkpoint_config: ModelConfig, tokens: Vocabulary) -> int:
     """How many of a checkpoint's embedding rows the task's tokens use; UserError if its tokens are not the task's first ones.
 
     A checkpoint may have more rows than tokens: tables are padded to a round size.
     """
     if (folder / TOKENIZER).is_file():
-        tokenizer = Tokenizer.read(folder, settings.vocab_size)
+        tokenizer = Tokenizer.read(folder, checkpoint_config.vocab_size)
         if tuple(tokenizer.pieces(range(tokenizer.size))) == tokens.texts[: tokenizer.size]:
             # A special token may have no row (`Tokenizer.read`): it begins as a new one.
-            return min(tokenizer.size, settings.vocab_size)
-    if settings.vocab_size <= tokens.size:
-        return settings.vocab_size
+            return min(tokenizer.size, checkpoint_config.vocab_size)
+    if checkpoint_config.vocab_size <= tokens.size:
+        return checkpoint_config.vocab_size
     raise UserError(
-        f"config.network.checkpoint={checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
+        f"config.network.checkpoint={checkpoint}: has {checkpoint_config.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
         f"tokens: must be a model with the same {TOKENIZER}, but for the delimiters"
     )
 
@@ -165,12 +165,14 @@ def start(
     added_tokens = 0
     if checkpoint:
         folder = fetch(checkpoint, "network.checkpoint")
-        settings = weights.read_config(folder)
-        rows = _shared_rows(checkpoint, folder, settings, tokens)
-        settings, trunk = vocabulary.cut(settings, weights.load(folder, settings), rows)
-        end = settings.end_ids[0] if settings.end_ids else rows
+        checkpoint_config = weights.read_config(folder)
+        rows = _shared_rows(checkpoint, folder, checkpoint_config, tokens)
+        checkpoint_config, trunk = vocabulary.cut(
+            checkpoint_config, weights.load(folder, checkpoint_config), rows
+        )
+        end = checkpoint_config.end_ids[0] if checkpoint_config.end_ids else rows
         like = end if new_rows == END_OF_TEXT and end < rows else None
-        _, trunk = vocabulary.extend(settings, trunk, tokens.size, jax.random.fold_in(key, 1), like)
+        _, trunk = vocabulary.extend(checkpoint_config, trunk, tokens.size, jax.random.fold_in(key, 1), like)
         params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
         added_tokens = tokens.size - rows
         digests["network"] = weights.digest(folder, below=True)
@@ -225,7 +227,7 @@ def _divided(
     trained: list[str] = []
     if objective.learns_policy:
         trained.append(objective.agent.design.roles.trunk_of[POLICY])
-    if objective.agent.design.qs and objective.weights.of_values and not objective.rule.proposes:
+    if objective.agent.design.qs and objective.weights.trains_values and not objective.rule.proposes:
         trained.append(VALUES)
     trained = list(dict.fromkeys(trained))  # policy and values may share a trunk
 

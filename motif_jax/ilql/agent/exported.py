@@ -25,7 +25,9 @@ TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 
 
-def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[str, Any], card: str) -> None:
+def write(
+    folder: Path, model_config: ModelConfig, params: Any, generation: Mapping[str, Any], card: str
+) -> None:
     """Writes a model (host arrays) into a folder that is empty or has a tokenizer, with its card, the text of README.md.
 
     `generation` has the entries of generation_config.json besides the special tokens.
@@ -33,16 +35,16 @@ def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[
     Raises:
       UserError: config.json cannot express the model.
     """
-    folders.write(folder, settings, params)
+    folders.write(folder, model_config, params)
     if not (folder / weights.INDEX).exists():
         # vLLM reads every safetensors file of a folder without an index, the heads' too.
         with safe_open(folder / weights.SINGLE, framework="numpy") as tensors:
             places = dict.fromkeys(tensors.keys(), weights.SINGLE)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
         atomic_write_json(folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places})
-    start = "decoder_start_token_id" if settings.encoder_layers else "bos_token_id"
-    special = {"pad_token_id": settings.pad_id, "eos_token_id": list(settings.end_ids)}
-    atomic_write_json(folder / GENERATION, {start: settings.start_id, **special, **generation})
+    start = "decoder_start_token_id" if model_config.encoder_layers else "bos_token_id"
+    special = {"pad_token_id": model_config.pad_id, "eos_token_id": list(model_config.end_ids)}
+    atomic_write_json(folder / GENERATION, {start: model_config.start_id, **special, **generation})
     atomic_write_text(folder / CARD, card)
 
 
@@ -54,7 +56,7 @@ def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
 
 def write_tokenizer_config(
     folder: Path,
-    settings: ModelConfig,
+    model_config: ModelConfig,
     special: tuple[str, ...] = (),
     named: Mapping[str, str] | None = None,
 ) -> None:
@@ -62,17 +64,17 @@ def write_tokenizer_config(
 
     Args:
       special: further special tokens.
-      named: the tokens that a chat template writes by name (`bos_token`), which come before those of `settings`; '' for none.
+      named: the tokens that a chat template writes by name (`bos_token`), which come before those of `model_config`; '' for none.
     """
     backend = Backend.from_file(str(folder / TOKENIZER))
     values = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": backend.id_to_token(settings.end_ids[0]),
-        "pad_token": backend.id_to_token(settings.pad_id),
+        "eos_token": backend.id_to_token(model_config.end_ids[0]),
+        "pad_token": backend.id_to_token(model_config.pad_id),
         "additional_special_tokens": list(special) or None,
         "model_input_names": ["input_ids", "attention_mask"],  # GPT-2 would add embeddings of token types
         "clean_up_tokenization_spaces": False,
-        "model_max_length": settings.max_length,
+        "model_max_length": model_config.max_length,
     }
     known = {key: value for key, value in values.items() if value is not None}
     known |= {name: text for name, text in (named or {}).items() if text}
@@ -107,10 +109,10 @@ def split_at_special_tokens(path: Path) -> None:
     atomic_write_text(path, json.dumps(values, ensure_ascii=False))
 
 
-def opening(settings: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
+def opening(model_config: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
     """The front matter of a card, and example code for transformers and vLLM that continues `prompt`."""
     pipeline, kind = "text-generation", "AutoModelForCausalLM"
-    if settings.encoder_layers:
+    if model_config.encoder_layers:
         pipeline, kind = "text2text-generation", "AutoModelForSeq2SeqLM"
     front = f"---\nlibrary_name: transformers\npipeline_tag: {pipeline}\ntags: [motif_jax, {tags}]\n---\n"
     use = f"""```python
@@ -121,7 +123,7 @@ tokens = model.generate(**tokenizer({prompt!r}, return_tensors="pt"))
 tokenizer.decode(tokens[0])
 ```
 """
-    if not settings.encoder_layers:
+    if not model_config.encoder_layers:
         use += f"""
 ```python
 from vllm import LLM

@@ -149,11 +149,11 @@ class CandidateBatches:
 
     def _of(self, batch: TextBatch, part: str, number: int, sums: bool) -> Candidates:
         """The candidates of a batch [B, ...]; zeros at states that a dialogue does not have, and at its end."""
-        rows, states = batch.states.shape
-        exists = np.concatenate([batch.live, np.zeros((rows, 1), bool)], axis=1)
-        exists[:, 1:] |= batch.live & (batch.terminals[:, 1:] == 0)
+        rows, states = batch.state_positions.shape
+        exists = np.concatenate([batch.action_mask, np.zeros((rows, 1), bool)], axis=1)
+        exists[:, 1:] |= batch.action_mask & (batch.terminals[:, 1:] == 0)
         indices = np.argwhere(exists)
-        texts = [batch.tokens[row, : batch.states[row, state] + 1] for row, state in indices]
+        texts = [batch.tokens[row, : batch.state_positions[row, state] + 1] for row, state in indices]
         means = np.zeros((rows, states, self._proposer.count, self._width), np.float32)
         log_probs = np.zeros(means.shape[:3], np.float32)
         for (row, state), entry in zip(indices, self._proposer.of(texts), strict=True):

@@ -16,7 +16,7 @@ class Quirks:
     """Quirks of the published code, all off by default.
 
     Attributes:
-      padded_positions: a truncated dialogue that is shorter than the longest of its micro-batch has one more live position;
+      padded_positions: a truncated dialogue that is shorter than the longest of its micro-batch has one more action that counts;
         a dialogue without actions has a weight at position 0 (`compat.ilql_padded_positions`).
       whole_rewards: truncates rewards of utterances to integers (`compat.ilql_utterance_int_reward`).
       utterances_by_tokens: `max_len` keeps equally many states of utterances and of tokens
@@ -31,11 +31,11 @@ class Quirks:
 class ActionSteps(NamedTuple):
     """The actions of B dialogues, by tokens or by utterances, padded to K."""
 
-    states: np.ndarray  # int32 [B, K + 1], positions of the states, 0 after the last
-    actions: np.ndarray  # int32 [B, K]
+    state_positions: np.ndarray  # int32 [B, K + 1], 0 after the last
+    action_positions: np.ndarray  # int32 [B, K], see `TextBatch`
     rewards: np.ndarray  # float32 [B, K]
     terminals: np.ndarray  # float32 [B, K + 1], 1 after the last
-    live: np.ndarray  # bool [B, K]
+    action_mask: np.ndarray  # bool [B, K], which actions count
 
 
 def truncated(item: TokenItem, max_len: int | None, quirks: Quirks) -> TokenItem:
@@ -78,29 +78,29 @@ def steps(
     """
     count = len(items)
     prefix = "utterance_" if by_utterance else ""
-    states = np.zeros((count, width + 1), np.int32)
-    actions = np.zeros((count, width), np.int32)
+    state_positions = np.zeros((count, width + 1), np.int32)
+    action_positions = np.zeros((count, width), np.int32)
     rewards = np.zeros((count, width), np.float32)
     terminals = np.ones((count, width + 1), np.float32)
-    numbers = np.zeros(count, np.int64)
+    action_counts = np.zeros(count, np.int64)
     for row, item in enumerate(items):
         item_states = getattr(item, f"{prefix}state_indices")
         item_actions = getattr(item, f"{prefix}action_indices")
         item_rewards = getattr(item, f"{prefix}rewards")
         item_terminals = getattr(item, f"{prefix}terminals")
         # With `quirks.utterances_by_tokens` an item may have more than K + 1 states.
-        states[row, : len(item_states)] = item_states[: width + 1]
-        actions[row, : len(item_actions)] = item_actions
+        state_positions[row, : len(item_states)] = item_states[: width + 1]
+        action_positions[row, : len(item_actions)] = item_actions
         rewards[row, : len(item_rewards)] = item_rewards
         terminals[row, : len(item_terminals)] = item_terminals[: width + 1]
-        numbers[row] = len(item_actions)
+        action_counts[row] = len(item_actions)
     if by_utterance and quirks.whole_rewards:
         rewards = np.trunc(rewards)
 
-    live = np.arange(width) < numbers[:, None]
+    action_mask = np.arange(width) < action_counts[:, None]
     if quirks.padded_positions:
         # The published arrays of a micro-batch are as wide as its longest dialogue; the width here may be larger.
-        longest = numbers.reshape(micro_batches, -1).max(axis=1, initial=0)
+        longest = action_counts.reshape(micro_batches, -1).max(axis=1, initial=0)
         limits = np.repeat(longest, count // micro_batches)[:, None]
-        live = (terminals[:, :width] == 0) & (np.arange(width) < limits)
-    return ActionSteps(states, actions, rewards, terminals, live)
+        action_mask = (terminals[:, :width] == 0) & (np.arange(width) < limits)
+    return ActionSteps(state_positions, action_positions, rewards, terminals, action_mask)

@@ -61,33 +61,33 @@ class ItemLayout:
         """
         tokens, valid = padded([item.tokens for item in items], width, self.pad)
         by_token = collate.steps(items, False, self.quirks, max_tokens, self.micro_batches)
-        numbers = np.array([len(item.action_indices) for item in items])
-        acts = np.arange(max_tokens) < numbers[:, None]
+        action_counts = np.array([len(item.action_indices) for item in items])
+        policy_mask = np.arange(max_tokens) < action_counts[:, None]
         if self.quirks.padded_positions and not self.by_utterance:
             # Dialogues without actions have a weight at position 0, rows without a dialogue have none.
-            acts[:, :1] |= (numbers[:, None] == 0) & valid[:, :1]
+            policy_mask[:, :1] |= (action_counts[:, None] == 0) & valid[:, :1]
 
         steps = by_token
-        step_of = np.tile(np.arange(max_tokens, dtype=np.int32), (len(items), 1))
+        action_of_token = np.tile(np.arange(max_tokens, dtype=np.int32), (len(items), 1))
         if self.by_utterance:
             steps = collate.steps(items, True, self.quirks, max_utterances, self.micro_batches)
-            step_of = np.zeros(acts.shape, np.int32)
+            action_of_token = np.zeros(policy_mask.shape, np.int32)
             for row, item in enumerate(items):
-                step = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)
+                utterances = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)
                 # Tokens of an utterance whose end was cut off have no value.
-                acts[row, : len(step)] &= step < len(item.utterance_action_indices)
-                step_of[row, : len(step)] = np.minimum(step, max(max_utterances - 1, 0))
+                policy_mask[row, : len(utterances)] &= utterances < len(item.utterance_action_indices)
+                action_of_token[row, : len(utterances)] = np.minimum(utterances, max(max_utterances - 1, 0))
         return TextBatch(
             tokens=tokens,
             valid=valid,
-            action_tokens=by_token.actions,
-            acts=acts,
-            step_of=step_of,
-            states=steps.states,
-            actions=steps.actions,
+            action_token_positions=by_token.action_positions,
+            policy_mask=policy_mask,
+            action_of_token=action_of_token,
+            state_positions=steps.state_positions,
+            action_positions=steps.action_positions,
             rewards=steps.rewards,
             terminals=steps.terminals,
-            live=steps.live,
+            action_mask=steps.action_mask,
             returns=np.array([item.rewards.sum() for item in items], np.float32),
         )
 

@@ -51,16 +51,16 @@ def item_of(dataset: TokensDataset, index: int) -> TokenItem:
 
 def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal: bool) -> TokenItem:
     """The `TokenItem` with these columns."""
-    action_tokens = np.flatnonzero(kinds).astype(np.int32)
+    token_positions = np.flatnonzero(kinds).astype(np.int32)
     ends = np.flatnonzero(kinds == ACTION_END).astype(np.int32)
-    positions = action_tokens - 1  # an action stands at the position before its token
+    positions = token_positions - 1  # an action stands at the position before its token
     last = np.array([len(tokens) - 1], np.int32)
-    action_rewards = rewards[action_tokens].astype(np.float64)
+    action_rewards = rewards[token_positions].astype(np.float64)
     # Index of each action's first token among the tokens of all actions.
     firsts = np.zeros(0, np.int64)
     utterance_rewards = np.zeros(0)
     if len(ends):
-        firsts = np.concatenate([[0], np.searchsorted(action_tokens, ends[:-1]) + 1])
+        firsts = np.concatenate([[0], np.searchsorted(token_positions, ends[:-1]) + 1])
         utterance_rewards = np.add.reduceat(action_rewards, firsts)
     return TokenItem(
         tokens=tokens,

@@ -44,9 +44,11 @@ def require_playable(task: TextTask, name: str) -> None:
         )
 
 
-def evaluation_decoding(decode: Decode, method: str, settings: ModelConfig, longest_action: int) -> Decoding:
+def evaluation_decoding(
+    decode: Decode, method: str, trunk_config: ModelConfig, longest_action: int
+) -> Decoding:
     """How a training's evaluations write: `decode`, which the method and the data complete, as in `evaluate_text`."""
-    room = longest_action if settings.max_length is None else settings.max_length - 2
+    room = longest_action if trunk_config.max_length is None else trunk_config.max_length - 2
     about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
     try:
         return text_setup.decoding_of(decode, about)

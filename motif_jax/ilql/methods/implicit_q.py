@@ -47,7 +47,7 @@ class Weights:
     margin: float = 0.0
 
     @property
-    def of_values(self) -> bool:
+    def trains_values(self) -> bool:
         """Whether a term other than the policy's is trained."""
         return any((self.q, self.v, self.conservative, self.margin))
 
@@ -57,15 +57,15 @@ class TextBatch(NamedTuple):
 
     tokens: Any  # int32 [B, T]
     valid: Any  # bool [B, T], False for padding
-    action_tokens: Any  # int32 [B, A], the position before each token of an action; 0 after the last
-    acts: Any  # bool [B, A], which of them the policy learns from
-    step_of: Any  # int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to
-    states: Any  # int32 [B, K + 1], positions of the states
+    action_token_positions: Any  # int32 [B, A], the position before each token of an action; 0 after the last
+    policy_mask: Any  # bool [B, A], which of those tokens the policy learns from
+    action_of_token: Any  # int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to
+    state_positions: Any  # int32 [B, K + 1]
     # int32 [B, K], for tokens the position before the action's token; for utterances that of the utterance's last token.
-    actions: Any
+    action_positions: Any
     rewards: Any  # float32 [B, K]
     terminals: Any  # float32 [B, K + 1], 1 where a state is the end of a dialogue
-    live: Any  # bool [B, K], which actions count
+    action_mask: Any  # bool [B, K], which actions count
     returns: Any  # float32 [B], of the dialogue
     candidates: Any = None  # `chai.Candidates` for CHAI
 
@@ -89,7 +89,9 @@ class Estimates(NamedTuple):
     # float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
     context_log_probs: Array | None = None
     advantages: Array | None = None  # float32 [B, K], for the policy's weights; None where these are constant
-    shifts: Array | None = None  # float32 [B, K], added to rewards (log pi of the action in Psi-learning)
+    added_rewards: Array | None = (
+        None  # float32 [B, K], beside the data's: log pi of the action in Psi-learning
+    )
     entropies: Array | None = None  # float32 [B, A], nats, at the actions' tokens; None: no policy is learned
 
 
@@ -163,7 +165,7 @@ def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
     return jax.nn.logsumexp(q + jax.nn.log_softmax(prior_logits), axis=-1)
 
 
-def shifted(values: Array, after_last: float = 0.0) -> Array:
+def values_of_next_action(values: Array, after_last: float = 0.0) -> Array:
     """`values` [B, K] of the next action, with `after_last` at the end, as published (`compat.ilql_next_q_zero`)."""
     return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], after_last)], axis=1)
 
@@ -202,32 +204,43 @@ def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
     return weights if settings.most_weight is None else jnp.minimum(weights, settings.most_weight)
 
 
-def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
+def policy_token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
     """The policy's weight of predicting the token after each position, float32 [B, T], of advantages [B, K] (`get_weights`)."""
-    chex.assert_equal_shape([advantages, batch.live])
+    chex.assert_equal_shape([advantages, batch.action_mask])
     context_weight = settings.context_weight
     if settings.most_weight is not None:
         context_weight = min(context_weight, settings.most_weight)
     weights = jnp.full(batch.tokens.shape, context_weight, jnp.float32)
-    of_actions = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    of_actions = jnp.take_along_axis(policy_weights(advantages, settings), batch.action_of_token, axis=1)
     # Positions outside the row are dropped: those of tokens that the policy does not learn from.
-    positions = jnp.where(batch.acts, batch.action_tokens, batch.tokens.shape[1])
+    positions = jnp.where(batch.policy_mask, batch.action_token_positions, batch.tokens.shape[1])
     rows = jnp.arange(len(positions))[:, None]
     return weights.at[rows, positions].set(of_actions, mode="drop")
 
 
-def next_tokens(batch: TextBatch) -> Array:
-    """The tokens of the actions, int32 [B, A]: those after `batch.action_tokens`."""
-    last = batch.tokens.shape[1] - 1
-    return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.action_tokens + 1, last), axis=1)
+def policy_tokens(batch: TextBatch) -> Array:
+    """The tokens that the policy predicts, int32 [B, A]: all tokens of the agent's actions."""
+    return _next_entries(batch.tokens, batch.action_token_positions)
+
+
+def action_tokens(batch: TextBatch) -> Array:
+    """The token of each action, int32 [B, K], where an action is a token; for utterances see `TextBatch.action_positions`."""
+    return _next_entries(batch.tokens, batch.action_positions)
+
+
+def _next_entries(of_tokens: Array, positions: Array) -> Array:
+    """The entries of [B, T] behind `positions` int32 [B, N]; the last one where there is none behind."""
+    last = of_tokens.shape[1] - 1
+    return jnp.take_along_axis(of_tokens, jnp.minimum(positions + 1, last), axis=1)
 
 
 def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
     """The denominators of this part of a batch, before other parts are added."""
     of_all_tokens = settings.all_tokens or settings.context_weight > 0
-    policy_tokens = batch.valid[:, 1:] if of_all_tokens else batch.acts
+    counted_tokens = batch.valid[:, 1:] if of_all_tokens else batch.policy_mask
     return Counts(
-        actions=jnp.sum(batch.live, dtype=jnp.float32), policy=jnp.sum(policy_tokens, dtype=jnp.float32)
+        actions=jnp.sum(batch.action_mask, dtype=jnp.float32),
+        policy=jnp.sum(counted_tokens, dtype=jnp.float32),
     )
 
 
@@ -243,21 +256,25 @@ def losses(
 
     if estimates.qs:
         assert estimates.next_values is not None
-        chex.assert_equal_shape([estimates.next_values, batch.live])
-        rewards = batch.rewards if estimates.shifts is None else batch.rewards + estimates.shifts
+        chex.assert_equal_shape([estimates.next_values, batch.action_mask])
+        rewards = batch.rewards
+        if estimates.added_rewards is not None:
+            rewards = rewards + estimates.added_rewards
         targets = bellman_targets(rewards, estimates.next_values, batch.terminals[:, 1:], settings.discount)
         for of_action in estimates.qs:
             errors = of_action.chosen - targets
-            q += _masked_sum(huber_errors(errors) if huber else jnp.square(errors), batch.live)
-            conservative += _masked_sum(of_action.conservative, batch.live)
-            margin += _masked_sum(of_action.margin, batch.live)
+            q += _masked_sum(huber_errors(errors) if huber else jnp.square(errors), batch.action_mask)
+            conservative += _masked_sum(of_action.conservative, batch.action_mask)
+            margin += _masked_sum(of_action.margin, batch.action_mask)
 
     if estimates.values is not None and (settings.monte_carlo or estimates.target_q is not None):
         v_targets = estimates.target_q
         if settings.monte_carlo:
             v_targets = returns_to_go(batch.rewards, settings.discount)
         assert v_targets is not None
-        v = _masked_sum(expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile), batch.live)
+        v = _masked_sum(
+            expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile), batch.action_mask
+        )
 
     if estimates.log_probs is not None:
         policy = _policy_sum(batch, estimates, settings)
@@ -274,38 +291,37 @@ def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSetti
     assert estimates.log_probs is not None
     advantages = estimates.advantages
     if advantages is None:
-        advantages = jnp.zeros(batch.live.shape)
+        advantages = jnp.zeros(batch.action_mask.shape)
     if settings.context_weight > 0:
         assert estimates.context_log_probs is not None
-        weights = token_weights(batch, advantages, settings)[:, :-1]
+        weights = policy_token_weights(batch, advantages, settings)[:, :-1]
         return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
-    weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.action_of_token, axis=1)
     return -jnp.sum(jnp.where(_taught_tokens(batch), weights * estimates.log_probs, 0.0))
 
 
 def _taught_tokens(batch: TextBatch) -> Array:
     """Which tokens of actions exist and teach the policy: bool [B, A]."""
-    last = batch.tokens.shape[1] - 1
     # In an item without actions, a position may have no token after it (`compat.ilql_padded_positions`).
-    return batch.acts & jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
+    return batch.policy_mask & _next_entries(batch.valid, batch.action_token_positions)
 
 
 def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> dict[str, Spread]:
     """Means and ranges of the losses' inputs over the actions that count; absent where the method has none."""
-    live = batch.live
+    mask = batch.action_mask
     of_inputs = {}
     if estimates.qs:
         q = jnp.stack([of_action.chosen for of_action in estimates.qs])
-        of_inputs["q"] = spread(q, jnp.broadcast_to(live, q.shape))
+        of_inputs["q"] = spread(q, jnp.broadcast_to(mask, q.shape))
     advantages = estimates.advantages
     if estimates.values is not None and estimates.target_q is not None:
         values = estimates.values[:, :-1]
-        of_inputs["v"] = spread(values, live)
-        of_inputs["target_q"] = spread(estimates.target_q, live)
+        of_inputs["v"] = spread(values, mask)
+        of_inputs["target_q"] = spread(estimates.target_q, mask)
         differences = estimates.target_q - values if advantages is None else advantages
-        of_inputs["advantage"] = spread(differences, live)
+        of_inputs["advantage"] = spread(differences, mask)
     if advantages is not None:
-        of_inputs["policy_weight"] = spread(policy_weights(advantages, settings), live)
+        of_inputs["policy_weight"] = spread(policy_weights(advantages, settings), mask)
     if estimates.entropies is not None:
         of_inputs["entropy"] = spread(estimates.entropies, _taught_tokens(batch))
     return of_inputs

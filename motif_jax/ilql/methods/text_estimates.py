@@ -69,59 +69,87 @@ class Estimator:
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
-            return self._of_proposals(learned["heads"], frozen["target"]["heads"], states[VALUES], batch)
+            return self._proposal_estimates(
+                learned["heads"], frozen["target"]["heads"], states[VALUES], batch
+            )
 
         log_probs, context, entropies = self._log_probs(params, additions, states, batch)
-        values = target_q = next_values = advantages = shifts = None
-        qs: list[ActionQ] = []
+        estimates = Estimates(values=None, qs=[], target_q=None, next_values=None, log_probs=None)
         if self._uses_values:
-            heads = learned["heads"]
-            target_heads = frozen["target"]["heads"]
-            values = self._values(heads, states[VALUES], batch, keys.get(_HEADS))
-            qs = self._qs(heads, states[VALUES], batch, keys.get(_HEADS))
-            target_q = self._target_q(target_heads, states[TARGET], batch, keys.get(_TARGET_HEADS))
-            if self.rule.bootstrap == "value":
-                next_values = values[:, 1:]
-            else:
-                next_values = self._bootstrap(
-                    params, additions, target_heads, states, batch, keys.get(_TARGET_HEADS)
-                )
-            next_values = jax.lax.stop_gradient(next_values)
-            if self.weighs:
-                without_dropout = values
-                if keys and not self.target_dropout:
-                    quiet = self._run(params, additions, batch, {}, (VALUES,))
-                    without_dropout = self._values(heads, quiet[VALUES], batch, None)
-                advantages = target_q - without_dropout[:, :-1]
+            estimates = self._value_estimates(learned, frozen, states, batch, keys)
             if self.rule.prior_reward:
                 assert log_probs is not None
-                shifts = jax.lax.stop_gradient(log_probs)
+                estimates = estimates._replace(added_rewards=jax.lax.stop_gradient(log_probs))
+        # Otherwise the policy ran for the values alone.
+        if self.learns_policy:
+            estimates = estimates._replace(
+                log_probs=log_probs, context_log_probs=context, entropies=entropies
+            )
+        return estimates
 
-        if not self.learns_policy:  # it ran for the values alone
-            log_probs = context = entropies = None
+    @property
+    def _uses_values(self) -> bool:
+        return self.rule.q != "none" and (self.weights.trains_values or self.weighs)
+
+    def _value_estimates(
+        self,
+        learned: Any,
+        frozen: Any,
+        states: Mapping[str, States],
+        batch: TextBatch,
+        keys: Mapping[str, jax.Array],
+    ) -> Estimates:
+        """V, Qs, target Qs and the bootstrap of Q; advantages where the policy's weights depend on them."""
+        heads = learned["heads"]
+        target_heads = frozen["target"]["heads"]
+        values = self._values(heads, states[VALUES], batch, keys.get(_HEADS))
+        qs = self._qs(heads, states[VALUES], batch, keys.get(_HEADS))
+        target_q = self._target_q(target_heads, states[TARGET], batch, keys.get(_TARGET_HEADS))
+        if self.rule.bootstrap == "value":
+            next_values = values[:, 1:]
+        else:
+            params, additions = joined(learned, frozen)
+            next_values = self._bootstrap(
+                params, additions, target_heads, states, batch, keys.get(_TARGET_HEADS)
+            )
+        next_values = jax.lax.stop_gradient(next_values)
+        advantages = None
+        if self.weighs:
+            advantages = self._advantages(learned, frozen, target_q, values, batch, keys)
         return Estimates(
             values=values,
             qs=qs,
             target_q=target_q,
             next_values=next_values,
-            log_probs=log_probs,
-            context_log_probs=context,
+            log_probs=None,
             advantages=advantages,
-            shifts=shifts,
-            entropies=entropies,
         )
 
-    @property
-    def _uses_values(self) -> bool:
-        return self.rule.q != "none" and (self.weights.of_values or self.weighs)
+    def _advantages(
+        self,
+        learned: Any,
+        frozen: Any,
+        target_q: jax.Array,
+        values: jax.Array,
+        batch: TextBatch,
+        keys: Mapping[str, jax.Array],
+    ) -> jax.Array:
+        """Target Q less V of each action, float32 [B, K]; V is computed again without dropout where `values` had it."""
+        if keys and not self.target_dropout:
+            params, additions = joined(learned, frozen)
+            without_dropout = self._run(params, additions, batch, {}, (VALUES,))
+            values = self._values(learned["heads"], without_dropout[VALUES], batch, None)
+        return target_q - values[:, :-1]
 
-    def _of_proposals(self, heads: Any, target_heads: Any, states: States, batch: TextBatch) -> Estimates:
+    def _proposal_estimates(
+        self, heads: Any, target_heads: Any, states: States, batch: TextBatch
+    ) -> Estimates:
         """Q of the mean states of actions in the data, and of actions that the policy proposes (see `ilql.methods.chai`)."""
         agent = self.agent
         candidates = batch.candidates
-        means = chosen_states(running_mean(states.after, batch.valid), batch.actions)
+        means = chosen_states(running_mean(states.after, batch.valid), batch.action_positions)
         count, width = candidates.states.shape[2:]
-        noise = chai.random_states(candidates.seeds, batch.actions.shape[1], count, width)
+        noise = chai.random_states(candidates.seeds, batch.action_positions.shape[1], count, width)
 
         qs = []
         for name in agent.design.qs:
@@ -137,7 +165,7 @@ class Estimator:
         next_qs = [agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs]
         best = implicit_q.target_of(next_qs, self.settings).max(axis=-1)
         if self.zero_after_last:
-            best = best * implicit_q.shifted(batch.live.astype(jnp.float32))
+            best = best * implicit_q.values_of_next_action(batch.action_mask.astype(jnp.float32))
         return Estimates(
             values=None, qs=qs, target_q=None, next_values=jax.lax.stop_gradient(best), log_probs=None
         )
@@ -159,7 +187,7 @@ class Estimator:
             return {}
         roles = self.agent.design.roles
         with_dropout = set()
-        if self.weights.of_values:
+        if self.weights.trains_values:
             with_dropout |= {VALUES, _HEADS}
         if self.learns_policy:
             with_dropout.add(roles.trunk_of[POLICY])
@@ -220,33 +248,28 @@ class Estimator:
 
         after = states[POLICY].after
         if self.settings.context_weight == 0:
-            action_states = chosen_states(after, batch.action_tokens)
-            log_probs, entropies = of_tokens(action_states, implicit_q.next_tokens(batch))
+            action_states = chosen_states(after, batch.action_token_positions)
+            log_probs, entropies = of_tokens(action_states, implicit_q.policy_tokens(batch))
             return log_probs, None, entropies
         context, entropies = of_tokens(after[:, :-1], batch.tokens[:, 1:])
-        positions = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
+        positions = jnp.minimum(batch.action_token_positions, context.shape[1] - 1)
         log_probs = jnp.take_along_axis(context, positions, axis=1)
         entropies = jnp.take_along_axis(entropies, positions, axis=1)
         return log_probs, context, entropies
 
     def _values(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
         """V of every state, float32 [B, K + 1]."""
-        of_states = _states_at(states, batch.states, "v" in self.detach)
+        of_states = _states_at(states, batch.state_positions, "v" in self.detach)
         return self.agent.heads.apply(heads, V, of_states, _key(key, V))
-
-    def _actions(self, batch: TextBatch) -> jax.Array:
-        """The token of each action, int32 [B, K]."""
-        last = batch.tokens.shape[1] - 1
-        return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
 
     def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
         """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term compares them."""
-        of_actions = _states_at(states, batch.actions, "q" in self.detach)
+        of_actions = _states_at(states, batch.action_positions, "q" in self.detach)
         network = self.agent.heads
         names = self.agent.design.qs
         if self.rule.q == "utterance":
             return [_without_terms(network.apply(heads, name, of_actions, _key(key, name))) for name in names]
-        actions = self._actions(batch)
+        actions = implicit_q.action_tokens(batch)
         conservative = self.weights.conservative != 0
         margin = self.weights.margin != 0
         if not (conservative or margin):
@@ -256,25 +279,25 @@ class Estimator:
             ]
 
         def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
-            states, actions, numbers = rows
-            qs = [network.apply(heads, name, states, _key(key, name, numbers)) for name in names]
+            states, actions, row_indices = rows
+            qs = [network.apply(heads, name, states, _key(key, name, row_indices)) for name in names]
             return [implicit_q.action_q(q, actions, self.settings, conservative, margin) for q in qs]
 
-        numbers = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
+        row_indices = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
         rows = jax.tree.map(
-            lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (of_actions, actions, numbers)
+            lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (of_actions, actions, row_indices)
         )
         return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, rows, self.chunk))
 
     def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
         """The smaller target Q of each action, clipped, float32 [B, K]."""
-        of_actions = _states_at(states, batch.actions)
+        of_actions = _states_at(states, batch.action_positions)
         network = self.agent.target_heads
         names = self.agent.design.qs
         if self.rule.q == "utterance":
             qs = [network.apply(heads, name, of_actions, _key(key, name)) for name in names]
         else:
-            actions = self._actions(batch)
+            actions = implicit_q.action_tokens(batch)
             qs = [network.chosen(heads, name, of_actions, actions, _key(key, name)) for name in names]
         return implicit_q.target_of(qs, self.settings)
 
@@ -290,15 +313,15 @@ class Estimator:
         """Values of the next states from the target Qs of all tokens, float32 [B, K]."""
         network = self.agent.target_heads
         names = self.agent.design.qs
-        positions = batch.actions if self.zero_after_last else batch.states[:, 1:]
-        numbers = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
+        positions = batch.action_positions if self.zero_after_last else batch.state_positions[:, 1:]
+        row_indices = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
         prior_states = None
         if self.rule.bootstrap == "prior":
             prior_states = chosen_states(states[POLICY].after, positions)
 
         def of_rows(rows: tuple[States, jax.Array, jax.Array | None]) -> jax.Array:
-            states, numbers, prior_states = rows
-            qs = [network.apply(heads, name, states, _key(key, name, numbers)) for name in names]
+            states, row_indices, prior_states = rows
+            qs = [network.apply(heads, name, states, _key(key, name, row_indices)) for name in names]
             prior = None
             if prior_states is not None:
                 prior = self.agent.logits(params, prior_states, additions, self.spec)
@@ -306,24 +329,24 @@ class Estimator:
 
         rows = jax.tree.map(
             lambda leaf: leaf.reshape(positions.size, *leaf.shape[2:]),
-            (_states_at(states[TARGET], positions), numbers, prior_states),
+            (_states_at(states[TARGET], positions), row_indices, prior_states),
         )
         values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
         if not self.zero_after_last:
             return values
         # Published: Q of the action after the last is 0 for every token, whose log sum exp is the log of their number.
         after_last = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
-        return implicit_q.shifted(values, after_last)
+        return implicit_q.values_of_next_action(values, after_last)
 
 
-def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:
-    """The dropout key of a head; of a chunk of positions where `numbers` int32 [rows] says which, so that no two chunks drop alike."""
+def _key(key: jax.Array | None, name: str, row_indices: jax.Array | None = None) -> jax.Array | None:
+    """The dropout key of a head; of a chunk of positions where `row_indices` int32 [rows] says which, so that no two chunks drop alike."""
     if key is None:
         return None
     of_head = jax.random.fold_in(key, (V, *QS).index(name))
-    if numbers is None:
+    if row_indices is None:
         return of_head
-    return jax.random.fold_in(of_head, numbers[0])
+    return jax.random.fold_in(of_head, row_indices[0])
 
 
 def _without_terms(q: jax.Array) -> ActionQ:

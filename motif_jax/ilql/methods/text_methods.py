@@ -26,7 +26,11 @@ class Rule:
     online: bool = False  # the agent plays, and is trained on its own episodes
 
     def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:
-        """Sums of the loss terms over a batch; the caller divides and weights them. See `implicit_q.losses`."""
+        """Sums of the loss terms over a batch, see `implicit_q.losses`.
+
+        The caller divides them by `Counts` and multiplies them by `config.loss`. What only terms of weight 0 need is not computed:
+        `ActionQ.conservative` and `ActionQ.margin` are zeros unless `loss.cql` and `loss.margin` are above 0.
+        """
         return implicit_q.losses(batch, estimates, settings, self.huber)
 
 

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 from motif_jax.core.training.spread import Spread
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
+from motif_jax.ilql.methods.implicit_q import Counts, LossSums, TextBatch
 from motif_jax.ilql.methods.text_estimates import Estimator
 
 
-class Part(NamedTuple):
+class CountedBatch(NamedTuple):
     """A micro-batch, and the denominators of its sums, float32 scalars, which are those of the whole batch."""
 
     batch: TextBatch
@@ -52,11 +52,11 @@ class Objective(Estimator):
 
     reward_scale: float = 1.0  # rewards are divided by it
 
-    def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> LossTerms:
+    def terms(self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None) -> LossTerms:
         """The loss of a micro-batch; see `measured`."""
         return self.measured(learned, frozen, part, key).terms
 
-    def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> MeasuredLoss:
+    def measured(self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None) -> MeasuredLoss:
         """The loss of a micro-batch with its terms and spreads, for `lm.training.gradient_sums`.
 
         Arguments are those of `estimates`.
@@ -67,10 +67,16 @@ class Objective(Estimator):
         estimates = self.estimates(learned, frozen, batch, key)
         sums = self.rule.losses(batch, estimates, self.settings)
 
+        # Values learn from actions, the policy from tokens.
         actions = jnp.maximum(counts.actions, 1.0)
         policy_tokens = jnp.maximum(counts.policy, 1.0)
-        terms = jax.tree.map(lambda total: total / actions, sums)
-        terms = terms._replace(policy=sums.policy / policy_tokens)
+        terms = LossSums(
+            q=sums.q / actions,
+            v=sums.v / actions,
+            conservative=sums.conservative / actions,
+            margin=sums.margin / actions,
+            policy=sums.policy / policy_tokens,
+        )
         loss = jnp.zeros(())
         for name in terms._fields:
             loss += getattr(self.weights, name) * getattr(terms, name)

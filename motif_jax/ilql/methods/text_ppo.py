@@ -23,7 +23,7 @@ from motif_jax.ilql.agent.agent_start import Start
 from motif_jax.ilql.agent.text_agent import POLICY, V
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import token_ppo
-from motif_jax.ilql.methods.implicit_q import TextBatch, next_tokens
+from motif_jax.ilql.methods.implicit_q import TextBatch, policy_tokens
 from motif_jax.ilql.methods.text_estimates import chosen_states, joined
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.ilql.methods.token_ppo import EpisodeBatch
@@ -122,16 +122,16 @@ class PpoTraining(GradientTask):
             logits = decoding.without(logits, self._pad)
             return token_log_probs(logits, tokens), ppo.entropy(logits)
 
-        action_states = chosen_states(states, batch.actions).reshape(-1, states.shape[-1])
-        rows = (action_states, next_tokens(batch).reshape(-1))
+        action_states = chosen_states(states, batch.action_positions).reshape(-1, states.shape[-1])
+        rows = (action_states, policy_tokens(batch).reshape(-1))
         log_probs, entropies = in_chunks(of_rows, rows, self.objective.chunk)
-        values = jnp.zeros(batch.states.shape)
+        values = jnp.zeros(batch.state_positions.shape)
         if VALUE in learned:  # a reference has none
-            value_states = chosen_states(states, batch.states)
+            value_states = chosen_states(states, batch.state_positions)
             if "v" in self.objective.detach:
                 value_states = jax.lax.stop_gradient(value_states)
             values = self._heads.apply(learned[VALUE], V, value_states)
-        shape = batch.actions.shape
+        shape = batch.action_positions.shape
         return TokenEstimates(log_probs.reshape(shape), entropies.reshape(shape), values)
 
     def _batch_estimates(
@@ -150,7 +150,7 @@ class PpoTraining(GradientTask):
         frozen = shared or {}
         scale = self.config.method.reward_scale
         dialogues = batch.dialogues._replace(rewards=batch.dialogues.rewards / scale)
-        live = dialogues.live
+        mask = dialogues.action_mask
 
         # ADVANTAGES
         values = self._batch_estimates(state.params, frozen, dialogues).values
@@ -159,19 +159,19 @@ class PpoTraining(GradientTask):
             dialogues, rewards, values, self.config.method.discount, settings.gae_lambda
         )
         advantage = targets.advantage
-        mean, deviation = reductions.mean_and_std(advantage, live, AXIS)
+        mean, deviation = reductions.mean_and_std(advantage, mask, AXIS)
         metrics = {
-            "value/mean": reductions.mean(values[:, :-1], live, AXIS),
+            "value/mean": reductions.mean(values[:, :-1], mask, AXIS),
             **reference,
             "advantage/mean": mean,
             "advantage/std": deviation,
         }
         if settings.normalise_advantage:
-            advantage = ppo.normalised(advantage, live, AXIS)
+            advantage = ppo.normalised(advantage, mask, AXIS)
 
         # OPTIMISER STEPS
         samples = ppo.Samples(
-            next_tokens(dialogues), batch.log_probs, values[:, :-1], advantage, targets.value, live
+            policy_tokens(dialogues), batch.log_probs, values[:, :-1], advantage, targets.value, mask
         )
         learned, opt_state, of_minibatches = self._learn(state, frozen, dialogues, samples)
 
@@ -180,7 +180,7 @@ class PpoTraining(GradientTask):
             **of_minibatches,
             _RETURN: reductions.mean(dialogues.returns, episodes, AXIS),
             "episode/actions": reductions.mean(batch.utterances, episodes, AXIS),
-            "batch/tokens": reductions.total(live.astype(jnp.float32), AXIS),
+            "batch/tokens": reductions.total(mask.astype(jnp.float32), AXIS),
         }
         coefficient = state.kl_coefficient
         if reference:
@@ -197,15 +197,15 @@ class PpoTraining(GradientTask):
             return dialogues.rewards, {}
         learned = {"trunks": frozen[REFERENCE]} if REFERENCE in frozen else {}
         reference = self._batch_estimates(learned, frozen, dialogues, with_additions=False).log_probs
-        kl = jnp.where(dialogues.live, batch.log_probs - reference, 0.0)
+        kl = jnp.where(dialogues.action_mask, batch.log_probs - reference, 0.0)
         penalties = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
         utterances = jnp.maximum(reductions.total(batch.utterances, AXIS), 1.0)
         metrics = {
             "reference/kl": reductions.total(kl, AXIS) / utterances,
-            "reference/kl_token": reductions.mean(kl, dialogues.live, AXIS),
+            "reference/kl_token": reductions.mean(kl, dialogues.action_mask, AXIS),
             "reference/coefficient": state.kl_coefficient,
         }
-        return dialogues.rewards + jnp.where(dialogues.live, penalties, 0.0), metrics
+        return dialogues.rewards + jnp.where(dialogues.action_mask, penalties, 0.0), metrics
 
     def _learn(
         self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples

@@ -39,7 +39,9 @@ def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, ga
       discount: gamma, of a step from one token to the next.
       gae_lambda: lambda of generalised advantage estimation.
     """
-    chex.assert_equal_shape([rewards, batch.live, values[:, :-1]])
+    chex.assert_equal_shape([rewards, batch.action_mask, values[:, :-1]])
     discounts = discount * (1.0 - batch.terminals[:, 1:])
-    of_steps = ppo.targets(values[:, :-1].T, values[:, -1], rewards.T, discounts.T, ~batch.live.T, gae_lambda)
+    of_steps = ppo.targets(
+        values[:, :-1].T, values[:, -1], rewards.T, discounts.T, ~batch.action_mask.T, gae_lambda
+    )
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x.T), of_steps)

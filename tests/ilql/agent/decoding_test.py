@@ -215,7 +215,7 @@ def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None
     batch = batch_of(case, Quirks())
     arrays = case.arrays
     places = arrays["batch/action_idxs"]
-    live = np.asarray(batch.live)
+    live = np.asarray(batch.action_mask)
     targets = [arrays[f"in/tq{n}"] for n in (("1", "2") if case.config["double_q"] else ("1",))]
     q = target_of(targets, settings_of(case))
     z = np.take_along_axis(arrays["in/logits"], places[..., None], axis=1)

@@ -71,16 +71,17 @@ def test_a_measurement_may_be_limited(dialogues: TokensDataset) -> None:
 @pytest.mark.parametrize("by_utterance", [False, True])
 def test_a_batch_has_the_rewards_of_its_dialogues(dialogues: TokensDataset, by_utterance: bool) -> None:
     for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance)).all_batches(99):
-        paid = np.where(batch.live, batch.rewards, 0).sum(axis=1)
+        paid = np.where(batch.action_mask, batch.rewards, 0).sum(axis=1)
         np.testing.assert_allclose(paid, batch.returns, rtol=1e-6)
 
 
 def test_an_action_token_points_at_the_utterance_that_it_is_part_of(dialogues: TokensDataset) -> None:
     for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance=True)).all_batches(99):
-        for step_of, acts, live in zip(batch.step_of, batch.acts, batch.live, strict=True):
-            steps = step_of[acts]
-            assert sorted(steps) == steps.tolist()
-            assert set(steps.tolist()) == set(range(live.sum()))
+        masks = zip(batch.action_of_token, batch.policy_mask, batch.action_mask, strict=True)
+        for action_of_token, policy_mask, action_mask in masks:
+            actions = action_of_token[policy_mask]
+            assert sorted(actions) == actions.tolist()
+            assert set(actions.tolist()) == set(range(action_mask.sum()))
 
 
 @pytest.mark.parametrize("by_utterance", [False, True])
@@ -92,17 +93,17 @@ def test_a_batch_has_room_for_its_actions_and_no_more_columns_than_tokens(
 
     most_actions = 1
     for batch in sorted(steps, key=lambda batch: batch.tokens.shape[-1]):
-        most_actions = max(most_actions, int(batch.live.sum(axis=-1).max()))
-        assert most_actions <= batch.live.shape[-1] <= batch.tokens.shape[-1]
+        most_actions = max(most_actions, int(batch.action_mask.sum(axis=-1).max()))
+        assert most_actions <= batch.action_mask.shape[-1] <= batch.tokens.shape[-1]
 
 
-def test_an_empty_row_has_no_live_action(dialogues: TokensDataset) -> None:
+def test_an_empty_row_has_no_action_that_counts(dialogues: TokensDataset) -> None:
     last = batches_of(dialogues, ItemLayout(PAD)).all_batches(99)[-1]
 
     empty = ~last.valid.any(axis=1)
     assert empty.sum() == 1
-    assert not last.live[empty].any()
-    assert not last.acts[empty].any()
+    assert not last.action_mask[empty].any()
+    assert not last.policy_mask[empty].any()
     assert (last.tokens[empty] == PAD).all()
 
 

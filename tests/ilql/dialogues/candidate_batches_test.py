@@ -122,8 +122,8 @@ def with_candidates(sums: bool = False, stopped: Callable[[], bool] = never) -> 
 def test_every_state_that_continues_has_candidates_of_its_text() -> None:
     candidates = with_candidates().batches(1, 2).candidates
 
-    totals = np.cumsum(BATCH.tokens, axis=1)[np.arange(3)[:, None], BATCH.states] * CONTINUES
-    lengths = (BATCH.states + 1) * CONTINUES
+    totals = np.cumsum(BATCH.tokens, axis=1)[np.arange(3)[:, None], BATCH.state_positions] * CONTINUES
+    lengths = (BATCH.state_positions + 1) * CONTINUES
     for step in range(2):
         np.testing.assert_array_equal(candidates.states[step, ..., 0, 0], totals)
         np.testing.assert_array_equal(candidates.log_probs[step, ..., 0], -lengths)

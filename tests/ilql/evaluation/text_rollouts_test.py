@@ -68,9 +68,9 @@ def test_a_batch_holds_the_tokens_that_were_written_with_their_log_probabilities
     for row, episode in enumerate(EPISODES):
         tokens = np.concatenate([action.tokens for action in episode.actions])
         log_probs = np.concatenate([action.facts.policy for action in episode.actions])
-        live = batch.dialogues.live[row]
+        live = batch.dialogues.action_mask[row]
         assert live.sum() == len(tokens)
-        positions = batch.dialogues.actions[row][live] + 1
+        positions = batch.dialogues.action_positions[row][live] + 1
         np.testing.assert_array_equal(batch.dialogues.tokens[row][positions], tokens)
         np.testing.assert_array_equal(batch.log_probs[row][live], log_probs)
         assert (batch.log_probs[row][~live] == 0).all()
@@ -80,10 +80,10 @@ def test_the_last_token_of_an_action_has_its_reward() -> None:
     batch = batch_of(None)
 
     # "ca</a>" pays 1, "ca</a>" -0.5; every token pays an eighth.
-    rewards = batch.dialogues.rewards[0][batch.dialogues.live[0]] - TOKEN_REWARD
+    rewards = batch.dialogues.rewards[0][batch.dialogues.action_mask[0]] - TOKEN_REWARD
     assert rewards.tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, -0.5]
     for row, dialogue in enumerate(DIALOGUES):
-        tokens = batch.dialogues.live[row].sum()
+        tokens = batch.dialogues.action_mask[row].sum()
         assert batch.dialogues.returns[row] == pytest.approx(dialogue.total + TOKEN_REWARD * tokens)
 
 
@@ -105,7 +105,7 @@ def test_tokens_behind_the_longest_length_are_cut_off() -> None:
 
     np.testing.assert_array_equal(cut.dialogues.tokens, uncut.dialogues.tokens[:, :9])
     # "abc</s>" comes first; then two tokens of the first action fit, and of the second dialogue eight.
-    assert cut.dialogues.live.sum(1).tolist() == [2, 8, 2]
+    assert cut.dialogues.action_mask.sum(1).tolist() == [2, 8, 2]
     np.testing.assert_array_equal(cut.log_probs[1], uncut.log_probs[1, :8])
 
 

@@ -30,13 +30,13 @@ def estimates_of(case, arrays, batch, settings):
     if case.utterance:
         estimates = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
     else:
-        tokens = implicit_q.next_tokens(batch)
+        tokens = implicit_q.action_tokens(batch)
         estimates = [implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs]
         if case.kind == "CQLModel":
-            next_values = implicit_q.shifted(implicit_q.next_value(target, "best"))
+            next_values = implicit_q.values_of_next_action(implicit_q.next_value(target, "best"))
         target = implicit_q.chosen(target, tokens)
     log_probs = implicit_q.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
-    positions = jnp.minimum(batch.action_tokens, log_probs.shape[1] - 1)
+    positions = jnp.minimum(batch.action_token_positions, log_probs.shape[1] - 1)
     action_log_probs = jnp.take_along_axis(log_probs, positions, axis=1)
     advantages = target - arrays["v"][:, :-1]
     return Estimates(arrays["v"], estimates, target, next_values, action_log_probs, log_probs, advantages)
@@ -59,14 +59,14 @@ def test_batches_are_the_published_ones(case: Case) -> None:
     golden = case.group("batch")
     np.testing.assert_array_equal(batch.tokens, golden["tokens"])
     np.testing.assert_array_equal(batch.valid, golden["attn_mask"] > 0)
-    np.testing.assert_array_equal(batch.action_tokens, golden["action_idxs"])
+    np.testing.assert_array_equal(batch.action_token_positions, golden["action_idxs"])
     used = case.group("used") or golden
-    for name, ours in (("state_idxs", batch.states), ("action_idxs", batch.actions)):
+    for name, ours in (("state_idxs", batch.state_positions), ("action_idxs", batch.action_positions)):
         np.testing.assert_array_equal(ours, used[name])
     np.testing.assert_array_equal(batch.terminals, used["terminals"])
     np.testing.assert_allclose(batch.rewards, used["rewards"], rtol=1e-7)
     if case.n is not None:
-        assert batch.live.sum() == case.n
+        assert batch.action_mask.sum() == case.n
 
 
 @by_case
@@ -74,8 +74,8 @@ def test_utterances_are_the_published_ones(case: Case) -> None:
     """Published, a cut dialogue keeps states behind its last action and behind its last token, where nothing can be read."""
     batch = batch_of(case, utterance=True)
     for name, ours in (
-        ("u_state_idxs", batch.states),
-        ("u_action_idxs", batch.actions),
+        ("u_state_idxs", batch.state_positions),
+        ("u_action_idxs", batch.action_positions),
         ("u_terminals", batch.terminals),
         ("u_rewards", batch.rewards),
     ):
@@ -95,12 +95,12 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
         batch = batch_of(case)
         settings = settings_of(case)
         estimates = estimates_of(case, arrays, batch, settings)
-        weights = implicit_q.token_weights(batch, estimates.advantages, settings)
+        weights = implicit_q.policy_token_weights(batch, estimates.advantages, settings)
         return terms_of(case, arrays), (weights, estimates.target_q)
 
     terms, back, (weights, target_q) = jax.vjp(computed, arrays, has_aux=True)
     np.testing.assert_allclose(weights, case.arrays["out/weights"], rtol=1e-4, atol=1e-6)
-    live = batch_of(case).live
+    live = batch_of(case).action_mask
     if "out/selected_target_q" in case.arrays:
         np.testing.assert_allclose(target_q[live], case.arrays["out/selected_target_q"][live], rtol=1e-6)
     if "total" in case.loss:
@@ -131,9 +131,9 @@ def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
     other = [golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)] * len(items)
     plan = ItemLayout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
     batch = plan.batch([*other, *items], 100, 40, 8)
-    width = golden.live.shape[1]
-    np.testing.assert_array_equal(batch.live[len(items) :, :width], golden.live)
-    assert not batch.live[len(items) :, width:].any()
+    width = golden.action_mask.shape[1]
+    np.testing.assert_array_equal(batch.action_mask[len(items) :, :width], golden.action_mask)
+    assert not batch.action_mask[len(items) :, width:].any()
 
 
 def test_states_of_utterances_are_cut_at_the_longest_text() -> None:

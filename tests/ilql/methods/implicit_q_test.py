@@ -33,8 +33,10 @@ def test_a_target_is_the_smaller_q_within_its_limits() -> None:
     np.testing.assert_array_equal(implicit_q.target_of([Q, 2 * Q], settings), [[1, 2], [0, -3]])
 
 
-def test_shifted_values_are_those_of_the_next_action() -> None:
-    np.testing.assert_array_equal(implicit_q.shifted(jnp.array([[1.0, 2.0, 3.0]]), 9.0), [[2, 3, 9]])
+def test_the_last_action_s_next_value_is_the_one_after_all() -> None:
+    values = jnp.array([[1.0, 2.0, 3.0]])
+
+    np.testing.assert_array_equal(implicit_q.values_of_next_action(values, 9.0), [[2, 3, 9]])
 
 
 def test_a_bellman_target_ends_at_a_terminal_state() -> None:
@@ -104,14 +106,14 @@ def by_hand_batch() -> implicit_q.TextBatch:
     return implicit_q.TextBatch(
         tokens=draws.integers(0, 4, (2, 7)).astype(np.int32),
         valid=np.arange(7) < np.array([[6], [7]]),
-        action_tokens=POSITIONS,
-        acts=np.array([[True, True, True], [True, False, True]]),
-        step_of=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
-        states=POSITIONS,
-        actions=POSITIONS,
+        action_token_positions=POSITIONS,
+        policy_mask=np.array([[True, True, True], [True, False, True]]),
+        action_of_token=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
+        state_positions=POSITIONS,
+        action_positions=POSITIONS,
         rewards=draws.normal(size=(2, 3)).astype(np.float32),
         terminals=np.array([[0, 0, 0, 1], [0, 0, 1, 1]], np.float32),
-        live=np.array([[True, True, True], [True, True, False]]),
+        action_mask=np.array([[True, True, True], [True, True, False]]),
         returns=draws.normal(size=2).astype(np.float32),
     )
 
@@ -135,7 +137,7 @@ def drawn_outputs() -> Outputs:
 def estimates_by_hand(
     batch: implicit_q.TextBatch, outputs: Outputs, settings: ImplicitQSettings, huber: bool
 ) -> Estimates:
-    tokens = implicit_q.next_tokens(batch)
+    tokens = implicit_q.action_tokens(batch)
     rows = [implicit_q.action_q(jnp.asarray(q), tokens, settings, True, True) for q in outputs.qs]
     target = implicit_q.chosen(
         implicit_q.target_of(list(map(jnp.asarray, outputs.targets)), settings), tokens
@@ -145,7 +147,7 @@ def estimates_by_hand(
         jnp.asarray(outputs.values),
         rows,
         target,
-        implicit_q.shifted(target, 0.2),
+        implicit_q.values_of_next_action(target, 0.2),
         log_probs,
         jnp.asarray(outputs.log_probs),
         target - outputs.values[:, :-1],
@@ -178,7 +180,7 @@ def loops(
             to_go = float(batch.rewards[dialogue, k]) + settings.discount * to_go
             returns[k] = to_go
         for k in range(3):
-            if not batch.live[dialogue, k]:
+            if not batch.action_mask[dialogue, k]:
                 continue
             following = targets[k + 1] if k < 2 else 0.2
             reward = batch.rewards[dialogue, k] + (0.1 * logs[k] if huber else 0)
@@ -195,15 +197,15 @@ def loops(
         for number, position in enumerate(POSITIONS[dialogue]):
             if (
                 settings.context_weight == 0
-                and batch.acts[dialogue, number]
+                and batch.policy_mask[dialogue, number]
                 and batch.valid[dialogue, min(position + 1, 6)]
             ):
-                sums["policy"] -= weights[batch.step_of[dialogue, number]] * logs[number]
+                sums["policy"] -= weights[batch.action_of_token[dialogue, number]] * logs[number]
         if settings.context_weight:
             acting = {
-                int(position): weights[batch.step_of[dialogue, number]]
+                int(position): weights[batch.action_of_token[dialogue, number]]
                 for number, position in enumerate(POSITIONS[dialogue])
-                if batch.acts[dialogue, number]
+                if batch.policy_mask[dialogue, number]
             }
             for position in range(int(batch.valid[dialogue].sum()) - 1):
                 weight = acting.get(position, min(settings.context_weight, settings.most_weight or np.inf))
@@ -244,7 +246,7 @@ def test_losses_are_those_of_plain_loops(settings: ImplicitQSettings, huber: boo
 @pytest.mark.parametrize(
     ("settings", "policy"),
     [(ImplicitQSettings(), 5), (SIGNS, 11), (CONTEXT, 11)],
-    ids=["acts", "all", "context"],
+    ids=["actions", "all", "context"],
 )
 def test_means_are_over_live_actions_and_the_policys_tokens(settings: ImplicitQSettings, policy: int) -> None:
     assert implicit_q.counts(by_hand_batch(), settings) == (5, policy)
@@ -256,7 +258,7 @@ def test_spreads_cover_the_actions_that_count() -> None:
     outputs = drawn_outputs()
     spreads = implicit_q.spreads(batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED)
     assert set(spreads) == {"q", "v", "target_q", "advantage", "policy_weight", "entropy"}
-    values = outputs.values[:, :-1][batch.live]
+    values = outputs.values[:, :-1][batch.action_mask]
     np.testing.assert_allclose(
         spreads["v"], (values.sum(), 5, values.min(), values.max()), rtol=1e-5, atol=1e-6
     )

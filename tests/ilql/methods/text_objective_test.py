@@ -16,7 +16,7 @@ from motif_jax.ilql.agent import text_agent
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.text_methods import RULES
-from motif_jax.ilql.methods.text_objective import Objective, Part
+from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.lm import init_model, lora
 from motif_jax.lm.model import LanguageModel
@@ -46,7 +46,7 @@ def batch_of(by_utterance: bool = False) -> implicit_q.TextBatch:
     return ItemLayout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
 
 
-def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, Any, Part]:
+def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, Any, CountedBatch]:
     """Trained and frozen parameters, in which online and target parts are not alike, and the batch as one part."""
     params = objective.agent.init(jax.random.key(1))
     other = objective.agent.init(jax.random.key(2))
@@ -56,7 +56,7 @@ def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, 
     if objective.agent.design.qs:
         target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
     counts = implicit_q.Counts(*implicit_q.counts(batch, objective.settings))
-    return learned, {"target": target}, Part(batch, counts)
+    return learned, {"target": target}, CountedBatch(batch, counts)
 
 
 def agent_params(learned: Any, frozen: Any) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
         zeros = {name: jax.tree.map(jnp.zeros_like, trunk) for name, trunk in learned["trunks"].items()}
         learned = {**learned, "trunks": zeros}
         frozen["target"]["trunks"] = {"target": zeros["values"]}
-    live = np.asarray(part.batch.live, bool)
+    live = np.asarray(part.batch.action_mask, bool)
 
     def differs(one: implicit_q.Estimates, other: implicit_q.Estimates) -> list[bool]:
         pairs = [(one.values[:, :-1], other.values[:, :-1]), (one.target_q, other.target_q)]
@@ -242,7 +242,7 @@ def test_low_rank_additions_equal_their_merged_weights() -> None:
     draw = lambda leaf: jax.random.normal(jax.random.key(3), leaf.shape)  # noqa: E731
     additions = jax.tree.map(draw, lora.init(jax.random.key(2), trunk, spec))
     assert "head" in additions
-    part = Part(batch, implicit_q.Counts(*implicit_q.counts(batch, plain.settings)))
+    part = CountedBatch(batch, implicit_q.Counts(*implicit_q.counts(batch, plain.settings)))
     objective = dataclasses.replace(plain, spec=spec)
     frozen = {"trunks": {"policy": trunk}}
     added = objective.terms({"additions": {"policy": additions}}, frozen, part, None)
@@ -265,10 +265,14 @@ def test_an_utterance_is_valued_at_its_last_token() -> None:
     def at(outputs: Any, positions: Any) -> Any:
         return jnp.take_along_axis(outputs, positions, axis=1)
 
-    np.testing.assert_allclose(estimates.values, at(readout.values, batch.states), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(estimates.target_q, at(readout.target_q, batch.actions), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        estimates.values, at(readout.values, batch.state_positions), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        estimates.target_q, at(readout.target_q, batch.action_positions), rtol=1e-5, atol=1e-6
+    )
     for estimate, q in zip(estimates.qs, readout.qs, strict=True):
-        np.testing.assert_allclose(estimate.chosen, at(q, batch.actions), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(estimate.chosen, at(q, batch.action_positions), rtol=1e-5, atol=1e-6)
 
 
 ALL_TERMS = {"q": 0.7, "v": 0.6, "policy": 0.9, "conservative": 0.1, "margin": 0.3}
@@ -304,7 +308,7 @@ def test_the_loss_is_the_weighted_sum_of_its_terms() -> None:
 def test_spreads_are_of_the_actions_that_count() -> None:
     objective = objective_of("ilql", settings={"beta": 1.5})
     learned, frozen, part = parameters(objective, batch_of())
-    live = np.asarray(part.batch.live)
+    live = np.asarray(part.batch.action_mask)
     estimates = jax.jit(objective.estimates)(learned, frozen, part.batch, None)
 
     spreads = jax.jit(objective.measured)(learned, frozen, part, None).spreads
