@@ -61,7 +61,7 @@ def trust(names: Iterable[str]) -> None:
     os.environ[_VARIABLE] = ",".join(sorted(_trusted().union(names)))
 
 
-def asked(by: str | os.PathLike[str], values: Any) -> None:
+def note_source(by: str | os.PathLike[str], values: Any) -> None:
     """Notes, for errors, that the folder or file `by` gave the names in `values`."""
     _SOURCES.update(dict.fromkeys(named(values), str(by)))
 

@@ -138,7 +138,7 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
     remedy = "restore it from a copy, or remove it and give the command in versions.json again"
     config: dict[str, Any] = read_json(path, remedy)
-    entry_points.asked(workdir, config)
+    entry_points.note_source(workdir, config)
     return config
 
 

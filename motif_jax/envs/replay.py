@@ -50,7 +50,7 @@ class Recording:
     def load(cls, path: str | os.PathLike[str]) -> Recording:
         """Reads a recording. Raises UserError: `path` is none, or its task is a 'module:Class' that is not trusted."""
         content = read_json(path, _REMEDY)
-        entry_points.asked(path, content)
+        entry_points.note_source(path, content)
         has_format = content.pop("format", None) == FORMAT
         names = {field.name for field in dataclasses.fields(cls)}
         if not has_format or set(content) != names:

@@ -125,7 +125,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             policy=config.policy,
             seed=config.seed,
             count=_count(config, task),
-            size=task.at_a_time(config.kind),
+            size=task.dialogues_per_draw(config.kind),
             folder=str(staging),
             patient=task.patient,
         )

@@ -170,7 +170,7 @@ def _check_data(config: TextConfig) -> None:
         if path is None:
             continue
         if task.learned_tokens():  # no tokenizer yet that dialogues could fit
-            dialogue_data.require_turns(config, files.read(path), key)
+            dialogue_data.require_any_action(config, files.read(path), key)
         else:
             tokenizer = task.tokenizer()
             layout = text_run.layout_of(config, tokenizer.delimiters.pad, trunk_config)

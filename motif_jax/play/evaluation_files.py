@@ -186,7 +186,7 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     summary = read_json(path, _REWRITE, keys=_SUMMARY_KEYS)
     try:
         episodes = int(summary["episodes"])
-        entry_points.asked(folder, summary["plan"])
+        entry_points.note_source(folder, summary["plan"])
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_REWRITE}") from None
     # The journal has more rows than the summary if the folder was evaluated with more episodes before.

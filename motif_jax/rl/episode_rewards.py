@@ -90,26 +90,28 @@ class EpisodeRewards:
         self._pay = pay
         self.terms = terms
         self._pays_last = pays_last
-        self._counts: list[dict[bytes, int]] = [{} for _ in range(size)]
-        self._visits: list[dict[bytes, int]] = [{} for _ in range(size)]  # of sentences, where these are paid
+        self._text_visits: list[dict[bytes, int]] = [{} for _ in range(size)]
+        self._sentence_visits: list[dict[bytes, int]] = [
+            {} for _ in range(size)
+        ]  # of sentences, where these are paid
         self._text = [b""] * size
         self._count = np.ones(size, np.int64)
         self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
         self.lengths = np.zeros(size, np.int64)
 
     def begin_episode(self, column: int) -> None:
-        self._counts[column] = {}
-        self._visits[column] = {}
+        self._text_visits[column] = {}
+        self._sentence_visits[column] = {}
         self.lengths[column] = 0
         for values in self.sums.values():
             values[column] = 0
 
     def take_text(self, column: int, text: bytes, count: int | None) -> None:
         """Keeps the text of an observation until it is paid; `count` is the environment's, None to count here."""
-        counts = self._counts[column]
-        counts[text] = counts.get(text, 0) + 1
+        visits = self._text_visits[column]
+        visits[text] = visits.get(text, 0) + 1
         self._text[column] = text
-        self._count[column] = counts[text] if count is None else count
+        self._count[column] = visits[text] if count is None else count
 
     def pay_step(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
         """The rewards of a step: the task's [N], and those of the texts that the actions were chosen on.
@@ -150,7 +152,9 @@ class EpisodeRewards:
             values = np.asarray(self._pay(sentences), np.float32).tolist()
             value_of = dict(zip(sentences, values, strict=True))
             paid[column] = sum(values)
-            amounts = pay_sentences(sentences, value_of, self._visits[column], self.terms.count_exponent)
+            amounts = pay_sentences(
+                sentences, value_of, self._sentence_visits[column], self.terms.count_exponent
+            )
             counted[column] = sum(amounts)
         return paid, counted
 

@@ -34,7 +34,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_class_that_only_data_name_is_refused(ran):
-    entry_points.asked("runs/x", {"environment": {"name": "evil:Env"}})
+    entry_points.note_source("runs/x", {"environment": {"name": "evil:Env"}})
     line = r"config.environment.name=evil:Env: runs/x asks.*--config.trust=evil:Env .*trust=\["
     with pytest.raises(UserError, match=line):
         entry_points.load("environment.name", "evil:Env")

@@ -138,7 +138,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """The content of agent.json, and the agent's `folder`; UserError without an agent, or for one of another version."""
     path = find(folder, key)
     about = read_json(path / FILE, f"train {folder} again", keys=_KEYS)
-    entry_points.asked(path / FILE, about)
+    entry_points.note_source(path / FILE, about)
     if about["version"] != VERSION:
         raise UserError(
             f"config.{key}={folder}: holds an agent of format {about['version']}, this version reads {VERSION}"

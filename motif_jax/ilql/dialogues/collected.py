@@ -151,7 +151,7 @@ class DialogueTotals:
         for part in parts:
             self._returns.append(part.returns())
             self.count += len(part)
-            self._actions += int(part.turns().sum())
+            self._actions += int(part.action_counts().sum())
             yield part
 
     def summary(self) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Dialogues(Sequence[Dialogue]):
         """Undiscounted returns, float64 [N]."""
         return np.diff(np.concatenate([[0.0], np.cumsum(self.rewards)])[self.starts])
 
-    def turns(self) -> np.ndarray:
+    def action_counts(self) -> np.ndarray:
         """Actions of each dialogue, int64 [N]."""
         return np.diff(np.concatenate([[0], np.cumsum(self.actions)])[self.starts])
 

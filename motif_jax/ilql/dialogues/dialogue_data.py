@@ -115,7 +115,7 @@ def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
     collected = read_json(meta, "collect it again").get("config", {})
     if not isinstance(collected, dict):
         raise UserError(f"{meta} is damaged (config is not an object): collect it again")
-    entry_points.asked(meta, collected)
+    entry_points.note_source(meta, collected)
     if collected.get("task", config.task) != config.task:
         raise UserError(
             f"config.data={config.data}: are dialogues of the task {collected['task']}, config.task is {config.task}"
@@ -256,7 +256,7 @@ def read_tokenised(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 
-def require_turns(config: TextConfig, dialogues: Dialogues, key: str) -> None:
+def require_any_action(config: TextConfig, dialogues: Dialogues, key: str) -> None:
     """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
         raise UserError(
@@ -268,9 +268,9 @@ def require_actions(
     config: TextConfig, tokenizer: TextTokenizer, dialogues: Dialogues, layout: ItemLayout, key: str
 ) -> None:
     """Requires that the first dialogues of the config's `key` fit the task's tokens and have an action, not all cut off."""
-    require_turns(config, dialogues, key)
+    require_any_action(config, dialogues, key)
     token_reward = token_reward_of(config.token_reward)
-    indices = np.flatnonzero(dialogues.turns())[:_SAMPLE].tolist()
+    indices = np.flatnonzero(dialogues.action_counts())[:_SAMPLE].tolist()
     items = [_tokenise(dialogues[index], tokenizer, token_reward, index, key) for index in indices]
     actions = "utterance_action_indices" if layout.by_utterance else "action_indices"
     if any(len(getattr(layout.cut(item), actions)) for item in items):

@@ -89,7 +89,7 @@ def write_all(
     task = registry.make(name, options)
     stream = task.stream(kind, policy)
     count = task.count(kind)
-    size = task.at_a_time(kind)
+    size = task.dialogues_per_draw(kind)
     assert count is not None
     with Progress(count, "dialogues", "list") as progress:
 

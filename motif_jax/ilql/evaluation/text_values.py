@@ -224,11 +224,11 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
             experts[group] = index
         elif isinstance(kind, str) and type(start) is int and start >= 0:
             others.append((index, group, start, kind))
-    turns = dialogues.turns()
+    action_counts = dialogues.action_counts()
     pairs = []
     for index, group, start, kind in others:
-        # Both need an action in that turn.
-        if group in experts and turns[experts[group]] > start and turns[index] > start:
+        # Both need an action with the index `start`.
+        if group in experts and action_counts[experts[group]] > start and action_counts[index] > start:
             pairs.append(Pair(experts[group], index, start, kind))
     return pairs
 

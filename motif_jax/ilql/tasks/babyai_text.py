@@ -211,7 +211,7 @@ class BabyAITextTask(contract.TextTask):
             return steps_of(environment, player, self.options["observations"], self._language)
         if kind == HINDSIGHT:
             return hindsight_of(environment, player)
-        return contract.played(environment, player)
+        return contract.play_stream(environment, player)
 
-    def at_a_time(self, kind: str) -> int:
+    def dialogues_per_draw(self, kind: str) -> int:
         return 16

@@ -101,7 +101,7 @@ def interact(
     return TextEpisode(observation, tuple(steps))
 
 
-def played(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
+def play_stream(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
     """The stream of a policy's episodes."""
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
@@ -111,13 +111,15 @@ def played(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
     return draw
 
 
-def listed(dialogues: Sequence[Dialogue]) -> DialogueStream:
+def recorded_stream(dialogues: Sequence[Dialogue]) -> DialogueStream:
     """The stream that goes through `dialogues`."""
     return lambda rng, count, first: Dialogues.of(dialogues[first : first + count])
 
 
 class TextTask(ABC):
     """A text task; made from its options, in worker processes too.
+
+    Where its tokenizer is a tokenizer.json, or is learned, subclass `file_tokens.FileTokenTask`.
 
     Class attributes:
       name: the config section with its options, for errors.
@@ -215,10 +217,10 @@ class TextTask(ABC):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """Dialogues of one of `kinds`; 'games' are played by `policy`."""
         assert kind in self.kinds
-        return played(self.environment(), self.policy(policy))
+        return play_stream(self.environment(), self.policy(policy))
 
     def count(self, kind: str) -> int | None:
-        """The number of dialogues of the kind (`first` of `sample` counts them); None if endless."""
+        """The number of dialogues of the kind, which `first` of a `DialogueStream` numbers; None if endless."""
         return None
 
     def endless(self, kind: str) -> bool:
@@ -252,7 +254,7 @@ class TextTask(ABC):
         """Failed server requests of this process."""
         return 0
 
-    def at_a_time(self, kind: str) -> int:
+    def dialogues_per_draw(self, kind: str) -> int:
         """The best number of dialogues (or groups of them) to draw together."""
         return 64
 

@@ -121,7 +121,7 @@ def _by_order(
     Questions without a verdict are left out.
     """
     by_order = {}
-    for question, swapped in zip(questions.asked[index], questions.swapped[index], strict=True):
+    for question, swapped in zip(questions.question_indices[index], questions.swapped[index], strict=True):
         answer = answers[question]
         if answer is None or answer.label == UNKNOWN:
             continue

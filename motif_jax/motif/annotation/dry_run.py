@@ -21,7 +21,7 @@ def report_dry_run(
     config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> None:
     """Prints the conversations of the first pairs and the estimate."""
-    indices = [index for index in questions.asked[:, 0] if index >= 0]
+    indices = [index for index in questions.question_indices[:, 0] if index >= 0]
     # Pairs may share a question, which is shown once.
     for index in dict.fromkeys(indices[: config.dry_run_pairs]):
         preview = annotator.preview(questions.questions[index])
@@ -37,8 +37,8 @@ def estimate_lines(
 ) -> list[str]:
     """The cost estimate, one line for each figure."""
     total = len(questions.questions)
-    pairs = len(questions.asked)
-    equal_captions = int((questions.asked[:, 0] < 0).sum())
+    pairs = len(questions.question_indices)
+    equal_captions = int((questions.question_indices[:, 0] < 0).sum())
     answered = len(store.find({question.id for question in questions.questions}))
     unanswered = total - answered
     lines = [

@@ -190,13 +190,14 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
 
 def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None]) -> float | None:
     """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order."""
-    if questions.asked.shape[1] == 1:
+    if questions.question_indices.shape[1] == 1:
         return None
     verdicts = np.array(
         [UNKNOWN if answer is None else answer.label for answer in answers] + [UNKNOWN], np.int8
     )
-    asked = questions.asked[questions.asked[:, 0] >= 0]
-    return label_math.position_bias(verdicts[asked[:, 0]], verdicts[asked[:, 1]])["consistent"]
+    was_asked = questions.question_indices[:, 0] >= 0
+    first, second = questions.question_indices[was_asked].T
+    return label_math.position_bias(verdicts[first], verdicts[second])["consistent"]
 
 
 def certain(answer: StoredAnswer) -> tuple[float, ...]:

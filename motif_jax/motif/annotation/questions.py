@@ -47,13 +47,13 @@ class QuestionList(NamedTuple):
 
     Attributes:
       questions: the questions, without repeats.
-      asked: int32 [pairs, orders], the index of a pair's question; -1 where equal captions are a tie without asking. There is
+      question_indices: int32 [pairs, orders], the index of a pair's question; -1 where equal captions are a tie without asking. There is
         one order, or two where both are asked.
       swapped: bool [pairs, orders], whether that question has the pair's captions reversed.
     """
 
     questions: list[Question]
-    asked: np.ndarray
+    question_indices: np.ndarray
     swapped: np.ndarray
 
     def digest(self) -> str:
@@ -75,7 +75,7 @@ def caption_questions(
     answer serves both; 'both', each pair is asked in both orders.
     """
     width = 2 if orders == "both" else 1
-    asked = np.full((num_pairs, width), -1, np.int32)
+    question_indices = np.full((num_pairs, width), -1, np.int32)
     swapped = np.zeros((num_pairs, width), bool)
     questions: list[Question] = []
     # Captions in their order -> index of the question.
@@ -94,11 +94,11 @@ def caption_questions(
         if first == second:
             continue
         if orders == "both":
-            asked[row, 0] = index_of(first, second)
-            asked[row, 1] = index_of(second, first)
+            question_indices[row, 0] = index_of(first, second)
+            question_indices[row, 1] = index_of(second, first)
             swapped[row, 1] = True
         elif orders == "given":
-            asked[row] = index_of(first, second)
+            question_indices[row] = index_of(first, second)
         else:
             # The hash reads both texts twice, so that it is computed for new pairs alone.
             if (first, second) in indices:
@@ -107,9 +107,9 @@ def caption_questions(
                 reverse = True
             else:
                 reverse = is_reversed(hasher, first, second)
-            asked[row] = index_of(second, first) if reverse else index_of(first, second)
+            question_indices[row] = index_of(second, first) if reverse else index_of(first, second)
             swapped[row] = reverse
-    return QuestionList(questions, asked, swapped)
+    return QuestionList(questions, question_indices, swapped)
 
 
 def is_reversed(hasher: QuestionHasher, first: str, second: str) -> bool:
@@ -120,5 +120,5 @@ def is_reversed(hasher: QuestionHasher, first: str, second: str) -> bool:
 def pair_questions(num_pairs: int, hasher: QuestionHasher) -> QuestionList:
     """One question for each pair, for annotators that read the dataset's numbers."""
     questions = [Question(hasher.pair(index), pair=index) for index in range(num_pairs)]
-    asked = np.arange(num_pairs, dtype=np.int32)[:, None]
-    return QuestionList(questions, asked, np.zeros((num_pairs, 1), bool))
+    question_indices = np.arange(num_pairs, dtype=np.int32)[:, None]
+    return QuestionList(questions, question_indices, np.zeros((num_pairs, 1), bool))

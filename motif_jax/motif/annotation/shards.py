@@ -240,7 +240,7 @@ class MergedLabels(NamedTuple):
 
 def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> MergedLabels:
     """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
-    # One row more than there are questions: the tie of equal captions, which `asked` points to with -1.
+    # One row more than there are questions: the tie of equal captions, which `question_indices` point to with -1.
     question_labels = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
     question_probabilities = label_math.one_hot(question_labels)
     for index, answer in enumerate(answers):
@@ -248,15 +248,15 @@ def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> Merged
             question_probabilities[index] = answer.probabilities
 
     # [pairs, orders] and [pairs, orders, 3]: each pair's answers, then turned to the pair's own order.
-    shown_labels = question_labels[questions.asked]
+    shown_labels = question_labels[questions.question_indices]
     labels = np.where(questions.swapped, label_math.TURNED[shown_labels], shown_labels)
-    probabilities = question_probabilities[questions.asked]
+    probabilities = question_probabilities[questions.question_indices]
     turned = probabilities[..., label_math.TURNED[:3]]
     probabilities = np.where(questions.swapped[..., None], turned, probabilities)
 
-    if questions.asked.shape[1] == 1:
+    if questions.question_indices.shape[1] == 1:
         return MergedLabels(labels[:, 0], probabilities[:, 0].astype(np.float32), None)
     mean = label_math.mean_probabilities(np.moveaxis(probabilities, 1, 0))
-    was_asked = questions.asked[:, 0] >= 0
+    was_asked = questions.question_indices[:, 0] >= 0
     bias = label_math.position_bias(shown_labels[was_asked, 0], shown_labels[was_asked, 1])
     return MergedLabels(label_math.most_probable(mean), mean, bias)

@@ -25,7 +25,7 @@ def test_columns_there_and_back():
     assert list(columns) == [columns[index - 3] for index in range(3)] == DIALOGUES
     assert list(columns[::2]) == DIALOGUES[::2]
     assert columns.returns().tolist() == [-1.5, 0.0, 2.0]
-    assert columns.turns().tolist() == [1, 0, 2]
+    assert columns.action_counts().tolist() == [1, 0, 2]
     assert list(Dialogues.joined([columns, columns])) == DIALOGUES * 2
     for index in (3, -4):
         with pytest.raises(IndexError, match=f"^{index}$"):

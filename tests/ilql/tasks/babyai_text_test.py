@@ -80,7 +80,7 @@ def steps():
 
 
 def test_a_step_is_a_prompt_an_action_and_the_next_observation(games, steps):
-    assert len(steps) == sum(games.turns())
+    assert len(steps) == sum(games.action_counts())
     groups = itertools.groupby(steps, lambda step: step.meta["group"])
     for game, (_, group) in zip(games, groups, strict=True):
         of_game = list(group)

@@ -22,8 +22,8 @@ def test_every_pair_finds_its_question(orders):
     listed = caption_questions(pairs, len(pairs), HASHER, orders)
     assert len({question.id for question in listed.questions}) == len(listed.questions)
     assert len({question.items for question in listed.questions}) == len(listed.questions)
-    assert listed.asked.shape == (300, 2 if orders == "both" else 1)
-    for pair, places, swaps in zip(pairs, listed.asked, listed.swapped, strict=True):
+    assert listed.question_indices.shape == (300, 2 if orders == "both" else 1)
+    for pair, places, swaps in zip(pairs, listed.question_indices, listed.swapped, strict=True):
         if pair[0] == pair[1]:
             assert (places == -1).all()
             continue

@@ -329,9 +329,9 @@ class Reddit(FileTokenTask):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == GAMES:
             return super().stream(kind, policy)
-        return contract.listed([item.to_sequence() for item in self._recorded])
+        return contract.recorded_stream([item.to_sequence() for item in self._recorded])
 
-    def at_a_time(self, kind: str) -> int:
+    def dialogues_per_draw(self, kind: str) -> int:
         return 1024 if kind == RECORDED else 64
 
 

@@ -13,7 +13,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
-from motif_jax.ilql.tasks.contract import FunctionPolicy, TextPolicy, listed
+from motif_jax.ilql.tasks.contract import FunctionPolicy, TextPolicy, recorded_stream
 from motif_jax.ilql.tasks.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.ilql.tasks.visdial import data
 from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, checked_url
@@ -160,7 +160,7 @@ class VisDial(FileTokenTask):
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == RECORDED:
-            return listed(self._recorded)
+            return recorded_stream(self._recorded)
         if kind == REWARD_CACHE:
             scenes = self.scenes
             return lambda rng, count, first: Dialogues.of(map(self._valued, scenes[first : first + count]))
@@ -171,7 +171,7 @@ class VisDial(FileTokenTask):
             metas = parquet.read(folder / "dialogues.parquet").metas
             atomic_write_json(folder / "reward_cache.json", [json.loads(meta)["values"] for meta in metas])
 
-    def at_a_time(self, kind: str) -> int:
+    def dialogues_per_draw(self, kind: str) -> int:
         """Few for dialogues with a server, since only complete ones are saved."""
         return 1024 if kind == RECORDED else 8
 

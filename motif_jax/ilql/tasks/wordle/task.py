@@ -172,7 +172,7 @@ class Wordle(TextTask):
         self._facts = stream.facts
         return stream
 
-    def at_a_time(self, kind: str) -> int:
+    def dialogues_per_draw(self, kind: str) -> int:
         return max(_FEWEST_GAMES, min(_MOST_GAMES, _CHUNK_BYTES // len(self.words)))
 
     def facts(self, kind: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_recorded_comments_are_counted_and_games_are_endless(options):
     assert task.count("recorded") == 5
     assert task.count("games") is None
     assert [task.endless(kind) for kind in task.kinds] == [False, True]
-    assert [task.at_a_time(kind) for kind in task.kinds] == [1024, 64]
+    assert [task.dialogues_per_draw(kind) for kind in task.kinds] == [1024, 64]
 
 
 def test_made_up_comments_are_counted_before_they_exist():

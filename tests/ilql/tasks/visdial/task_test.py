@@ -271,7 +271,7 @@ def test_a_remote_policy_asks_the_server_s_questions(served):
 
 def test_recorded_dialogues_are_counted_and_games_are_endless(served, files):
     assert [served.count(kind) for kind in served.kinds] == [3, None, 3]
-    assert [served.at_a_time(kind) for kind in served.kinds] == [1024, 8, 8]
+    assert [served.dialogues_per_draw(kind) for kind in served.kinds] == [1024, 8, 8]
     assert VisDial(files).failures() == 0
 
 

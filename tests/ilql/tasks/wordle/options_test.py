@@ -74,9 +74,9 @@ def test_games_are_drawn_from_the_chosen_tweets(prepared, tmp_path, monkeypatch,
 
 
 def test_fewer_games_are_drawn_together_with_more_words():
-    assert Wordle({}).at_a_time("games") == 1024
+    assert Wordle({}).dialogues_per_draw("games") == 1024
     # Bytes of a chunk over words of the list.
-    assert Wordle({"words": "wordle_official_guess"}).at_a_time("games") == (1 << 22) // 12_972
+    assert Wordle({"words": "wordle_official_guess"}).dialogues_per_draw("games") == (1 << 22) // 12_972
 
 
 PLAYERS = (
