@@ -189,9 +189,9 @@ class Attention(nn.Module):
             keys = self.key_norm(keys)
         return KeyValues(keys.swapaxes(-2, -3), values.swapaxes(-2, -3))
 
-    def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
-        """Attends to keys computed before (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
-        return self._attend(self._query(x), [Keys(*fixed, bias)])
+    def attend_to_encoder(self, x: jax.Array, encoded: KeyValues, bias: jax.Array) -> jax.Array:
+        """Attends to the keys and values of an encoder's states, [B, G, K, D]; returns [B, N, S, D]."""
+        return self._attend(self._query(x), [Keys(*encoded, bias)])
 
     def __call__(
         self, x: jax.Array, context: Context, prefix: KeyValues | None, own_keys: KeyValues | None

@@ -58,14 +58,28 @@ class Block(nn.Module):
         bias = absolute or config.attention_bias
         # T5's scale is part of the queries' initialisation.
         scale = 1.0 if config.architecture == "t5" else (config.query_scalar or config.head_width) ** -0.5
-        how = (bias, absolute or config.output_bias, scale, self.dtype, self.deterministic)
-        self.attention = Attention(config, *how)
+
+        def attention() -> Attention:
+            return Attention(
+                config=config,
+                bias=bias,
+                output_bias=absolute or config.output_bias,
+                scale=scale,
+                dtype=self.dtype,
+                deterministic=self.deterministic,
+            )
+
+        self.attention = attention()
         self.attention_norm = _norm(config, "attention_norm")
         if self.cross:
-            self.cross_attention = Attention(config, *how)
+            self.cross_attention = attention()
             self.cross_norm = _norm(config, "cross_norm")
-        inner_bias = absolute or config.feed_forward_bias
-        self.feed_forward = FeedForward(config, inner_bias, self.dtype, self.deterministic)
+        self.feed_forward = FeedForward(
+            config=config,
+            bias=absolute or config.feed_forward_bias,
+            dtype=self.dtype,
+            deterministic=self.deterministic,
+        )
         self.drop = nn.Dropout(config.dropout.outputs, deterministic=self.deterministic)
         self.feed_forward_norm = _norm(config, "feed_forward_norm")
         if config.output_norms:
@@ -82,16 +96,17 @@ class Block(nn.Module):
     ) -> tuple[jax.Array, KeyValues]:
         """Returns the states [B, N, S, D], and keys and values as `Attention` does."""
         if self.config.architecture == "roberta":  # each norm after its sum
-            looked, keys = self.attention(x, context, prefix, own_keys)
-            x = self.attention_norm(x + self.drop(looked))
+            attended, keys = self.attention(x, context, prefix, own_keys)
+            x = self.attention_norm(x + self.drop(attended))
             return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
-        looked, keys = self.attention(self.attention_norm(x), context, prefix, own_keys)
+        attended, keys = self.attention(self.attention_norm(x), context, prefix, own_keys)
         if self.config.output_norms:
-            looked = self.attention_output_norm(looked)
-        x += self.drop(looked)
+            attended = self.attention_output_norm(attended)
+        x += self.drop(attended)
         if encoded is not None:
             assert context.cross_bias is not None
-            x += self.drop(self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias))
+            attended = self.cross_attention.attend_to_encoder(self.cross_norm(x), encoded, context.cross_bias)
+            x += self.drop(attended)
         computed = self.feed_forward(self.feed_forward_norm(x))
         if self.config.output_norms:
             computed = self.feed_forward_output_norm(computed)
@@ -120,17 +135,26 @@ class Stack(nn.Module):
         dropout = self.config.dropout
         self.drop_embeddings = nn.Dropout(dropout.embeddings, deterministic=self.deterministic)
         self.drop_final = nn.Dropout(dropout.final, deterministic=self.deterministic)
-        block = nn.remat(Block, policy=None if self.remat is True else self.remat) if self.remat else Block
-        self.blocks = [
-            block(self.config, self.cross, self.dtype, self.deterministic, name=f"block_{i}")
-            for i in range(self.layers)
-        ]
+        block_class = Block
+        if self.remat:
+            policy = None if self.remat is True else self.remat
+            block_class = nn.remat(Block, policy=policy)
+        self.blocks = [block_class(**self._block_fields, name=f"block_{i}") for i in range(self.layers)]
         if self.config.architecture == "t5":
             start = nn.initializers.normal(self.config.width**-0.5)
             shape = (self.config.relative_buckets, self.config.heads)
             self.relative_bias = self.param("relative_bias", start, shape)
         if self.config.architecture != "roberta":
             self.final_norm = _norm(self.config, "final_norm")
+
+    @property
+    def _block_fields(self) -> dict[str, Any]:
+        return {
+            "config": self.config,
+            "cross": self.cross,
+            "dtype": self.dtype,
+            "deterministic": self.deterministic,
+        }
 
     def __call__(
         self,
@@ -176,7 +200,7 @@ class Stack(nn.Module):
         params = self.variables.get("params", {})
         if not block_stack.runs(params):
             return None
-        block = Block(self.config, self.cross, self.dtype, self.deterministic, parent=None)
+        block = Block(**self._block_fields, parent=None)
         assert self.scope is not None
         key = None if self.deterministic else self.scope.rngs["dropout"]
         return BlockLoop(block, "/".join(self.path), params, key, self.remat, self.config.local_layers)
@@ -234,7 +258,7 @@ class LanguageNetwork(nn.Module):
     deterministic: bool = True
 
     def setup(self) -> None:
-        config, how = self.config, (self.dtype, self.remat, self.deterministic)
+        config = self.config
         table = nn.initializers.normal(1.0 if config.architecture == "t5" else config.initializer)
         self.embedding = self.param("embedding", table, (config.vocab_size, config.width))
         if config.architecture in ("gpt2", "roberta"):
@@ -243,13 +267,24 @@ class LanguageNetwork(nn.Module):
         if config.architecture == "roberta":
             self.type_embedding = self.param("type_embedding", table, (1, config.width))
             self.embedding_norm = LayerNorm(config.norm_epsilon)
-            self.encoder = Stack(config, config.layers, True, False, *how)
+            self.encoder = self._stack(config.layers, both_ways=True, cross=False)
             return
         if config.encoder_layers:
-            self.encoder = Stack(config, config.encoder_layers, True, False, *how)
-        self.decoder = Stack(config, config.layers, False, bool(config.encoder_layers), *how)
+            self.encoder = self._stack(config.encoder_layers, both_ways=True, cross=False)
+        self.decoder = self._stack(config.layers, both_ways=False, cross=bool(config.encoder_layers))
         if not config.tied:
             self.head = projection(config, config.vocab_size, False, "head", self.dtype)
+
+    def _stack(self, layers: int, both_ways: bool, cross: bool) -> Stack:
+        return Stack(
+            config=self.config,
+            layers=layers,
+            both_ways=both_ways,
+            cross=cross,
+            dtype=self.dtype,
+            remat=self.remat,
+            deterministic=self.deterministic,
+        )
 
     @property
     def _position_offset(self) -> int:
