@@ -134,7 +134,7 @@ REFUSED = {
         film_every_seconds=60 | record_every=2 film_every_seconds=60 |
         hosts.coordinator=node1 hosts.count=2 hosts.index=0 | hosts.coordinator=n:4000 hosts.count=2
         hosts.index=2 | hosts.coordinator=n:4000 hosts.count=2 | hosts.count=2 | hosts.coordinator=slurm |
-        reward.kind=magic | reward.kind=json:JSONDecoder | reward.kind={OUTSIDE}:Familiar reward.dir=a |
+        reward.kind=magic | reward.kind=json:JSONDecoder | reward.kind={OUTSIDE}:RareTexts reward.dir=a |
         algorithm.name=json:JSONDecoder | algorithm.name={OUTSIDE}:Reinforce algorithm.epochs=2 |
         devices.learner=4 | actors.envs_per_worker=5 actors.groups_per_worker=2""",
     "study.py": """training= | training=configs/train_agent.py evaluation=""",

@@ -74,11 +74,13 @@ class RewardKind:
     """g of an observation: normalised and thresholded, before count discount (rl/algorithms/total_reward.py) and coefficient.
 
     A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on the
-    device in the learner's step. `config.reward.kind` chooses the class (see `kinds`), also one from outside this package.
+    device in the learner's step. `config.reward.kind` chooses the class (`REWARDS` of rl/choices.py), also one from outside this
+    package.
 
     The batcher's thread calls `pay` for every batch, which calls `lookup` and then `observe`. The main thread calls `state`,
     `restore` and `metrics`. Values may be swapped at any time from any thread; a batch has the values of one version. `pay`
-    must not wait for long: the actors would wait too. Each of several hosts has its own reward; the first one's `state` is
+    must not wait for long: the actors would wait too. `state` and `metrics` may run while `pay` runs: guard with a lock what both
+    touch, as `oni/online.py` and docs/examples/rare_texts.py do. Each of several hosts has its own reward; the first one's `state` is
     saved.
 
     Attributes:
@@ -166,17 +168,18 @@ class RewardKind:
         raise NotImplementedError
 
     def observe(self, batch: BatchMessages) -> None:
-        """Called with the texts of each batch."""
+        """Called after `lookup` with the rewarded texts of each batch; a reward that changes while the agent plays changes here."""
 
     def swap(self, params: Any, version: int) -> None:
         """Replaces the values, in the form that the reward chooses, without a new compilation."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint: nested dictionaries of arrays, or JSON-able data."""
+        """State for a checkpoint: nested dictionaries whose leaves are all arrays, or an object that JSON can hold; not a mix."""
         raise NotImplementedError
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Resumes from what `state` returned, before `start`."""
         raise NotImplementedError
 
     def metrics(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A reward that changes and an update algorithm, as somebody outside the package would write them."""
+"""An update algorithm, as somebody outside the package would write it, and a reward that breaks the one of docs/examples/rare_texts.py."""
 
 from __future__ import annotations
 
@@ -8,59 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from docs.examples.rare_texts import RareTexts
 from motif_jax.core.errors import UserError
-from motif_jax.rewards import BatchMessages, RewardKind, RewardSetup, Values
+from motif_jax.rewards import Values
 from motif_jax.rl.algorithms.algorithm import UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.config import AgentReward
-
-
-class Familiar(RewardKind):
-    """Pays a text by how often it was met before: nothing at first, towards 1 later."""
-
-    keeps_state = True
-
-    def __init__(self, field: str) -> None:
-        self.fields = (field,)
-        self.description = "what is familiar"
-        self.counts: dict[bytes, int] = {}
-        self.version = 0
-
-    @classmethod
-    def check(cls, config: AgentReward) -> None:
-        if config.dir is not None:
-            raise UserError(f"config.reward.dir={config.dir}: must be None with this kind")
-
-    @classmethod
-    def make(cls, setup: RewardSetup) -> Familiar:
-        assert setup.spec.text_field is not None
-        return cls(setup.spec.text_field)
-
-    def lookup(self, texts: np.ndarray) -> Values:
-        met = np.array([self.counts.get(text.tobytes(), 0) for text in texts], np.float32)
-        return Values(met / (met + 100), self.version)
-
-    def observe(self, met: BatchMessages) -> None:
-        counts = dict(self.counts)
-        for text, count in zip(met.texts, met.counts.tolist(), strict=True):
-            counts[text.tobytes()] = counts.get(text.tobytes(), 0) + count
-        self.counts = counts
-        self.version = self.version + 1
-
-    def state(self) -> dict[str, Any]:
-        texts = sorted(self.counts)
-        rows = np.array([np.frombuffer(text, np.uint8) for text in texts]).reshape(len(texts), -1)
-        counts = np.array([self.counts[text] for text in texts], np.int64)
-        return {"texts": rows, "counts": counts, "version": np.int64(self.version)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        counts = state["counts"].tolist()
-        self.counts = {row.tobytes(): count for row, count in zip(state["texts"], counts, strict=True)}
-        self.version = int(state["version"])
-
-    def metrics(self) -> dict[str, float]:
-        return {"familiar/texts": float(len(self.counts))}
-
 
 LEARNING_RATE = 1e-3
 
@@ -109,7 +61,7 @@ class Reinforce:
         return update
 
 
-class Broken(Familiar):
+class Broken(RareTexts):
     """Its third batch has rewards that are no numbers."""
 
     def lookup(self, texts: np.ndarray) -> Values:

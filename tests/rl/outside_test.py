@@ -12,8 +12,8 @@ from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
 from tests.sets import extra
 
-FAMILIAR = {
-    "reward__kind": "tests.rl.outside_parts:Familiar",
+RARE_TEXTS = {
+    "reward__kind": "tests.rl.outside_parts:RareTexts",
     "reward__intrinsic_coefficient": 0.5,
     "save_every_steps": 200,
 }
@@ -23,8 +23,8 @@ FAMILIAR = {
 @pytest.mark.parametrize(
     ("first", "later", "message"),
     [
-        (FAMILIAR, {}, r"holds reward, which this version and config do not use"),
-        extra({}, FAMILIAR, r"has no reward: it has .*params"),
+        (RARE_TEXTS, {}, r"holds reward, which this version and config do not use"),
+        extra({}, RARE_TEXTS, r"has no reward: it has .*params"),
     ],
     ids=["too many items", "too few items"],
 )

@@ -35,7 +35,7 @@ def outside_config(**changes: Any) -> ConfigDict:
     """A serial run of an algorithm and a changing reward from outside the package, with a row of metrics for each update."""
     return recall_config(
         algorithm__name="tests.rl.outside_parts:Reinforce",
-        reward__kind="tests.rl.outside_parts:Familiar",
+        reward__kind="tests.rl.outside_parts:RareTexts",
         reward__intrinsic_coefficient=0.5,
         batch_size=48,
         actors__workers=1,
@@ -59,7 +59,7 @@ def test_a_run_of_outside_parts_logs_each_update(tmp_path: Path) -> None:
     assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
     assert rows[-1]["step"] == run.clock.steps >= 130
     # Of the algorithm, of the reward, and of the episodes.
-    assert {"loss/total", "familiar/texts", "episode/return"} <= rows[-1].keys()
+    assert {"loss/total", "rare_texts/texts", "episode/return"} <= rows[-1].keys()
 
 
 @pytest.mark.slow

@@ -53,11 +53,10 @@ class Algorithm(abc.ABC):
     An algorithm of yours needs the three abstract methods, and need not be a subclass. `update.make` builds an update around its
     optimiser steps, with rewards, counters and the metrics that all updates have.
 
-    An algorithm of this package is two things in one file of this folder: a subclass, and a `section_class` with the keys of
-    `config.algorithm`. Each has a line in `rl/choices.py`. Then `--config.algorithm.name=NAME` chooses it with any config: it reads the
-    keys of its section that the config has, and defaults for the others. Only a config that lists its keys
-    (`section_keys` of the section, as configs/train_language_agent.py does for PPO) lets the command line set them. A section that such
-    a config imports stands in `config.py`, which loads no jax.
+    An algorithm of this package is a subclass, and a `section_class` with the keys of `config.algorithm` in the `config.py` of its
+    folder, which loads no jax. Each has a line in `rl/choices.py` (`ALGORITHMS`, `ALGORITHM_SECTIONS`). Then
+    `--config.algorithm.name=NAME` chooses it with any config. The command line sets those of its keys that the config file lists
+    (`section_keys`, as configs/train_language_agent.py does for PPO); the others have their defaults.
     """
 
     @abc.abstractmethod
