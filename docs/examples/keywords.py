@@ -4,7 +4,8 @@
         --config.dataset_dir=runs/quickstart/dataset --config.annotator=keywords:Keywords
 
 Questions, store, shards, resume and labels are the stage's; what is below is all that an annotator needs. The labels are then
-`DATASET/preference/keywords.npy`, and `--config.annotator=keywords` of train_reward reads them.
+`DATASET/preference/keywords.npy`, and `--config.annotator=keywords` of train_reward reads them; with `--config.labels.soft=True` it
+learns the probabilities.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ class Keywords(Annotator):
         """Yields (position, answer) in any order, each once."""
         for position, question in enumerate(questions):
             first, second = map(worth, question.items)
-            label = FIRST if first > second else SECOND if second > first else TIE
+            if first > second:
+                label = FIRST
+            elif second > first:
+                label = SECOND
+            else:
+                label = TIE
             yield position, Answer(label, probabilities(first - second))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import interruption, run_folder
-from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, atomic_write_text
+from motif_jax.core.files import atomic_write_json
 from motif_jax.core.progress import Progress
-from motif_jax.motif.annotation import answers_page, judge_probes, judging, shards
+from motif_jax.motif import merged_labels
+from motif_jax.motif.annotation import judge_probes, shards
 from motif_jax.motif.annotation.annotator import (
     Annotator,
     Question,
@@ -25,12 +24,11 @@ from motif_jax.motif.annotation.annotator import (
     make_annotator,
     with_annotator_defaults,
 )
-from motif_jax.motif.annotation.captions import pair_captions
+from motif_jax.motif.annotation.captions import dataset_captions
 from motif_jax.motif.annotation.chat import CUT, UNFINISHED
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.dry_run import report_dry_run
-from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.annotation.questions import (
     QuestionHasher,
     QuestionList,
@@ -38,13 +36,9 @@ from motif_jax.motif.annotation.questions import (
     pair_questions,
 )
 from motif_jax.motif.annotation.session import AnnotationSession
-from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, check_store
+from motif_jax.motif.annotation.store import AnswerStore, check_store
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.motif.pairs.outcomes import count_outcomes, describe
 from motif_jax.schema import read_open_section
-
-# Captions at each end of the judge's order that the summary keeps.
-_CAPTIONS_KEPT = 20
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -135,14 +129,9 @@ def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annota
     hasher = QuestionHasher(annotator.identity)
     if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
-    captions = _captions(config, dataset)
+    captions = dataset_captions(dataset.data, config.captions.messages, config.captions.status)
     orders = with_annotator_defaults(_typed(config)).orders
     return caption_questions(captions, dataset.num_pairs, hasher, orders)
-
-
-def _captions(config: ConfigDict, dataset: PairsDataset) -> Iterator[tuple[str, str]]:
-    status = dataset.data["blstats"] if config.captions.status else None
-    return pair_captions(dataset.data["message"], status, config.captions.messages)
 
 
 def _manifest(
@@ -230,9 +219,10 @@ def _annotate(
         # Unfinished without an interruption: `config.limit` ended a pilot.
         return interruption.EXIT_CODE if stop.requested else 0
 
-    merged = _merge(config, workdir, annotator, annotation, questions, manifest, dataset)
+    merged = merged_labels.merge(config, annotator, annotation, questions, manifest, dataset)
     if merged is not None:
-        atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
+        merged_labels.report(config, workdir, annotator, annotation, questions, dataset, merged)
+        atomic_write_json(workdir / "summary.json", {**summary, "merged": merged.summary})
     return 0
 
 
@@ -272,113 +262,3 @@ def _cut_warning(summary: dict[str, Any]) -> str:
         f"warning: {summary['cut_answers']:,} answers to {summary['asked']:,} questions ended before their verdict; {unknown:,} "
         f"questions stay unknown for it: raise {limit}, or turn the model's reasoning off (docs/annotation.md)\n"
     )
-
-
-def _merge(
-    config: ConfigDict,
-    workdir: Path,
-    annotator: Annotator,
-    annotation: shards.Annotation,
-    questions: QuestionList,
-    manifest: dict,
-    dataset: PairsDataset,
-) -> dict[str, Any] | None:
-    """Writes the labels if all shards are finished; returns the summary, None if they are not.
-
-    The lock of `merging` is for two commands that finish their shards at the same time: both merge, one after the other, and
-    write the same labels.
-    """
-    num_pairs = dataset.num_pairs
-    with annotation.merging():
-        answers, unfinished = annotation.read_answers(questions, config.num_shards, manifest, config.attempts)
-        if unfinished:
-            print(_waiting_line(annotation.name, unfinished, config.num_shards), flush=True)
-            return None
-
-        # The figures judge the answers as they were given, before the correction.
-        figures = _judge_figures(config, questions, answers)
-        merged_answers = judging.corrected(answers) if config.correct_position_bias else answers
-        merged = shards.merge(questions, merged_answers)
-
-        summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
-        summary["questions_per_pair"] = len(answers) / num_pairs
-        if merged.position_bias is not None:
-            summary["position_bias"] = merged.position_bias
-        reference_labels = None
-        if config.agreement_with:
-            reference_labels = dataset.preference(config.agreement_with)
-            agreement = judging.agreement(merged.labels, reference_labels)
-            summary["agreement"] = {"with": config.agreement_with, **agreement}
-        ranked = _ranked(config, dataset, figures, merged)
-        if figures:
-            summary["judge"] = {**figures, "captions": _first_and_last(ranked)}
-        annotation.write(merged, summary)
-
-    print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
-    if figures:
-        print(f"{judging.describe_order(ranked)}\n{figures['advice']}", flush=True)
-        pairs = answers_page.judged_pairs(
-            _captions(config, dataset), questions, answers, merged, reference_labels
-        )
-        question = annotator.preview(questions.questions[0]).text if questions.questions else ""
-        judge = answers_page.JudgeSummary(annotation.name, figures, ranked, question, config.agreement_with)
-        page = workdir / answers_page.PAGE
-        atomic_write_text(page, answers_page.render(pairs, judge))
-        print(f"every pair: {page}", flush=True)
-    if manifest["questions"].get("captions", {}).get("messages"):
-        messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
-        outcomes = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))
-        print(describe(outcomes, messages), flush=True)
-    return summary
-
-
-def _waiting_line(name: str, unfinished: list[int], count: int) -> str:
-    """Which of `count` shards are missing, the first eight by their index."""
-    indices = [str(index) for index in unfinished[:8]]
-    if len(unfinished) > 8:
-        indices.append("...")
-    return f"{name}: waiting for {len(unfinished)} of {count} shards ({', '.join(indices)})"
-
-
-def _judge_figures(
-    config: ConfigDict, questions: QuestionList, answers: list[StoredAnswer | None]
-) -> dict[str, Any]:
-    """Figures of an annotator that reads messages, and whether its labels are of use; {} for others."""
-    if not annotator_class(config.annotator).reads_items:
-        return {}
-    figures: dict[str, Any] = judging.answer_figures(answers)
-    consistent = judging.consistency(questions, answers)
-    if consistent is not None:
-        figures["consistent"] = consistent
-    figures["median_log_odds"] = judging.median_log_odds(answers)
-    return {**figures, "advice": judging.advice(figures, consistent)}
-
-
-def _ranked(
-    config: ConfigDict, dataset: PairsDataset, figures: dict[str, Any], merged: shards.MergedLabels
-) -> list[judging.RankedCaption]:
-    """The captions from the most to the least preferred; [] for an annotator that reads none."""
-    if not figures:
-        return []
-    return judging.rank_captions(_captions(config, dataset), merged.probabilities)
-
-
-def _first_and_last(ranked: list[judging.RankedCaption]) -> list[dict[str, Any]]:
-    """The captions that win most and least, in the judge's order."""
-    if len(ranked) > 2 * _CAPTIONS_KEPT:
-        ranked = ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]
-    return [caption._asdict() for caption in ranked]
-
-
-def _sentence(summary: dict[str, Any]) -> str:
-    text = (
-        f"{summary['pairs']:,} pairs, {summary['questions']:,} distinct questions; "
-        f"{summary['first']:,} first, {summary['second']:,} second, {summary['tie']:,} tie, {summary['unknown']:,} unknown"
-    )
-    if "position_bias" in summary:
-        bias = summary["position_bias"]
-        text += f"; asked both ways {bias['consistent']:.1%} agree, the caption shown first wins {bias['first_share']:.1%}"
-    if "agreement" in summary:
-        agreement = summary["agreement"]
-        text += f"; {agreement['equal']:.1%} equal to {agreement['with']}, kappa {agreement['kappa']:.2f}"
-    return text

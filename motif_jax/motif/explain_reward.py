@@ -75,7 +75,7 @@ def _open_models(config: ConfigDict) -> list[Any]:
 
 def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
     """The dataset whose messages are rated; None: the messages of the reward's own online run."""
-    if not config.dataset_dir and getattr(reward, "met", None):
+    if not config.dataset_dir and getattr(reward, "step_counts", None):
         return None
     if config.dataset_dir:
         return config.dataset_dir
@@ -114,7 +114,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         models = _open_models(config)
         folder = _dataset_folder(config, models[0])
         if folder is None:
-            data = reward_ratings.messages_met(models[0].met)
+            data = reward_ratings.messages_met(models[0].step_counts)
         else:
             data = reward_ratings.read_messages(folder)
         explanation = _explain(config, models, folder, data)

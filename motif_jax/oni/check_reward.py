@@ -70,7 +70,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
         labels = {text: label for text, (label, _) in reward.labels.items()}
         frequent = {
-            text: count for text, count in reward.met.items() if count >= config.least_met and text in labels
+            text: count
+            for text, count in reward.step_counts.items()
+            if count >= config.least_met and text in labels
         }
         frequent_agreement = compare(frequent, labels, _verdicts(reward, list(frequent)))
 
@@ -117,24 +119,24 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
 
 
 def compare(
-    met: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]
+    step_counts: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]
 ) -> JudgeAgreement:
-    """The agreement on the texts of `met` (text -> steps that showed it), with those against it most frequent first."""
-    against = [text for text in met if verdicts[text] != (labels[text] == YES)]
-    against.sort(key=lambda text: (-met[text], text))
-    share = wilson(1 - len(against) / len(met), len(met)) if met else None
-    return JudgeAgreement(share, len(met), against)
+    """The agreement on the texts of `step_counts` (text -> steps that showed it), with those against it most frequent first."""
+    against = [text for text in step_counts if verdicts[text] != (labels[text] == YES)]
+    against.sort(key=lambda text: (-step_counts[text], text))
+    share = wilson(1 - len(against) / len(step_counts), len(step_counts)) if step_counts else None
+    return JudgeAgreement(share, len(step_counts), against)
 
 
 def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
     """Messages of the run, and of the evaluation, without a label in the log: text -> steps, the most frequent."""
-    met = Counter(reward.met)
+    step_counts = Counter(reward.step_counts)
     if config.evaluation:
         for tally in evaluation_files.read_messages(config.evaluation):
-            met[message_of(tally.text)] += tally.count
-    unlabelled = [text for text in met if text not in reward.labels]
-    unlabelled.sort(key=lambda text: (-met[text], text))
-    return {text: met[text] for text in unlabelled[: config.questions]}
+            step_counts[message_of(tally.text)] += tally.count
+    unlabelled = [text for text in step_counts if text not in reward.labels]
+    unlabelled.sort(key=lambda text: (-step_counts[text], text))
+    return {text: step_counts[text] for text in unlabelled[: config.questions]}
 
 
 def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:

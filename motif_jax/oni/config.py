@@ -103,7 +103,7 @@ class OnlineAnnotator:
     kind: str = plain_key(
         "lexicon",
         "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, model, or "
-        "module:Class of your own: answers in the training's process, which waits for it",
+        "module:Class of your own: answers in the training's process, which waits for it unless the class has in_background",
     )
     options: str = OPTIONS
     goal: str = GOAL

@@ -25,7 +25,7 @@ def _encode(label: Label) -> tuple[str, dict[str, Any]]:
         "step": label.step,
         "items": list(label.items),
         "label": label.label,
-        "met": label.met,
+        "met": label.first_step,
     }
     if label.probability is not None:
         value["p"] = label.probability
@@ -46,7 +46,7 @@ def _decode(value: dict[str, Any]) -> Label:
         tokens=int(value.get("tokens", 0)),
         update_index=int(value["at"]),
         step=int(value["step"]),
-        met=int(value["met"]),
+        first_step=int(value["met"]),
     )
 
 

@@ -42,7 +42,7 @@ class Label(NamedTuple):
       seconds, tokens: cost of the answer; 0 for questions that were not sent.
       update_index: `BatchMessages.update_index` of the first batch that is paid with it.
       step: environment steps of the run before that batch.
-      met: environment steps of the run before the batch that showed the text first.
+      first_step: environment steps of the run before the batch that showed the text first.
     """
 
     items: Items
@@ -52,7 +52,7 @@ class Label(NamedTuple):
     tokens: int = 0
     update_index: int = 0
     step: int = 0
-    met: int = 0
+    first_step: int = 0
 
 
 class LabelBookkeeper:
@@ -113,7 +113,7 @@ class LabelBookkeeper:
     def enqueue(
         self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
     ) -> None:
-        """Queues questions that were met at `counts` steps each, `step` environment steps after the run's begin."""
+        """Queues questions that `counts` steps showed each, `step` environment steps after the run's begin."""
         with self._lock:
             self._step = max(self._step, step)
             if scores is None:
@@ -137,8 +137,8 @@ class LabelBookkeeper:
         pending = self._in_flight_by_items.get(question)
         if pending is None:
             pending = self._queue.enqueue(question, count, score)
-        if self._form is PAIR and item not in pending.met_as:
-            pending.met_as += (item,)
+        if self._form is PAIR and item not in pending.seen_orders:
+            pending.seen_orders += (item,)
 
     def _question(self, item: Items) -> Items:
         """The order in which two texts are asked; a single text is itself."""
@@ -210,7 +210,7 @@ class LabelBookkeeper:
             self._queue.shrink()
             return
 
-        for item in pending.met_as or (pending.items,):
+        for item in pending.seen_orders or (pending.items,):
             if not self._published:
                 self._settled.add(hash(item))
             if not is_unknown:
@@ -219,7 +219,7 @@ class LabelBookkeeper:
         if is_unknown:
             self._totals["given_up"] += 1
             if not self._published:
-                self._given_up.extend(pending.met_as or (pending.items,))
+                self._given_up.extend(pending.seen_orders or (pending.items,))
 
     def _count(self, answer: StoredAnswer, tokens: Sequence[int] | None, seconds: float) -> None:
         is_unknown = answer.label == UNKNOWN
@@ -295,12 +295,14 @@ class LabelBookkeeper:
         with self._lock:
             # In the order of their arrival, so that a queue that asks the newest first does so again. Entries of the
             # published queue have no such number; it sent its newest first.
-            waiting = sorted([*self._queue, *reversed(self._in_flight)], key=lambda pending: pending.met)
+            waiting = sorted(
+                [*self._queue, *reversed(self._in_flight)], key=lambda pending: pending.last_enqueued
+            )
             entries = []
             for pending in waiting:
                 # Both orders of two texts are entries; only the first has the count, which is that of both.
                 count = pending.count
-                for item in pending.met_as or (pending.items,):
+                for item in pending.seen_orders or (pending.items,):
                     entries.append([list(item), count, pending.score])
                     count = 0
 

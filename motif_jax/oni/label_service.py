@@ -26,7 +26,7 @@ from typing import Any
 
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.motif.annotation.annotator import Answer, Question, make_annotator
+from motif_jax.motif.annotation.annotator import Answer, Question, check_answer, make_annotator
 from motif_jax.motif.annotation.both_orders import in_default_orders
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.replies import ServerError
@@ -176,8 +176,10 @@ class LabelService(LabelBookkeeper):
         self._keep(answered)
 
     def _keep(self, answered: Sequence[tuple[Pending, Question, Answer, float]]) -> None:
-        """Writes answers (with the seconds that each took), and only then makes labels of them."""
+        """Writes answers (with the seconds that each took), and only then makes labels of them; UserError as `check_answer`."""
         pairs = [(question, answer) for _, question, answer, _ in answered]
+        for question, answer in pairs:
+            check_answer(self._annotator, question, answer)
         with self._store_lock:
             stored = self._store.keep(pairs)
             if self._conversations is not None:

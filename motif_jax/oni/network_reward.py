@@ -125,7 +125,7 @@ class NetworkReward(OnlineReward, abc.ABC):
         self.trainer.close()
         super().close()
 
-    def take(self, labels: Sequence[Label]) -> list[Label]:
+    def apply_labels(self, labels: Sequence[Label]) -> list[Label]:
         """Adds labels to the data set; the first label of a text stays, as the network was trained on it."""
         new_labels = [label for label in labels if self.is_new(label)]
         for label in new_labels:

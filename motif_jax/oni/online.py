@@ -33,7 +33,7 @@ _LOG_REMEDY = "restore a copy of it, or start the run again in another --workdir
 
 
 class OnlineReward(RewardKind):
-    """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`).
+    """A reward that learns from labels. A kind defines what a label changes (`apply_labels`) and what a text is worth (`values`).
 
     Attributes:
       form: class attribute, whether its questions are about one text or about two.
@@ -106,7 +106,7 @@ class OnlineReward(RewardKind):
 
     # Each kind defines:
 
-    def take(self, labels: Sequence[Label]) -> list[Label]:
+    def apply_labels(self, labels: Sequence[Label]) -> list[Label]:
         """Learns labels; returns those that changed the data set. By default the newest label of a single text counts."""
         changes = []
         for label in labels:
@@ -176,7 +176,7 @@ class OnlineReward(RewardKind):
         # Two rows of a batch may be the same text: they differ in bytes that annotators do not read.
         np.add.at(stats.count, rows, counted.counts)
 
-        self._learn(batch.update_index)
+        self._take_arrived(batch.update_index)
 
         begin = time.perf_counter()
         rewards = self.values(counted.texts, rows, counted.counts)
@@ -208,13 +208,13 @@ class OnlineReward(RewardKind):
             values[was_seen] = self.values(texts[was_seen], seen_rows, np.zeros(len(seen_rows), int))
         return Values(values, self.version)
 
-    def _learn(self, update_index: int) -> None:
+    def _take_arrived(self, update_index: int) -> None:
         """Takes the labels that have arrived, so that the batch of update `update_index` is paid with them."""
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
         arrived = [*self._later, *self.source.poll()]
         self._later = []
-        changes = self.take([self._dated(label, update_index) for label in arrived])
+        changes = self.apply_labels([self._dated(label, update_index) for label in arrived])
         has_advanced = self.advance(len(changes))
         if has_advanced or changes:
             self.version += 1
@@ -224,10 +224,10 @@ class OnlineReward(RewardKind):
         self._log.add(changes)
 
     def _dated(self, label: Label, update_index: int) -> Label:
-        """A label with the batch that it first counts in, and with when its texts were first met."""
+        """A label with the batch that it first counts in, and with the first step of its texts."""
         rows = self.stats.rows(label.items, self.step, update_index)
         return label._replace(
-            update_index=update_index, step=self.step, met=int(self.stats.first_step[rows].max())
+            update_index=update_index, step=self.step, first_step=int(self.stats.first_step[rows].max())
         )
 
     def state(self) -> dict[str, Any]:
@@ -268,10 +268,10 @@ class OnlineReward(RewardKind):
         self._later = self._log.rewind(book["length"])
         labels = read_labels(self._log.path, book["length"], book["labels"], "the checkpoint", _LOG_REMEDY)
         self.stats = MessageStats.unpack(np.asarray(state["met"]))
-        # The log has the labels; to take them again restores what a kind keeps of them, too.
+        # The log has the labels; to apply them again restores what a kind keeps of them, too.
         self.stats.label[:] = NO_LABEL
         self.stats.probability[:] = np.nan
-        self.take(labels)
+        self.apply_labels(labels)
 
         self.step = book["step"]
         self.version = book["version"]

@@ -75,14 +75,14 @@ class OnlineRewardModel(RewardModel):
     Attributes:
       labels: text -> the annotator's label by then, and the probability of yes or None.
       taken: gradient steps so far.
-      met: text -> number of steps that had shown it to the agent.
+      step_counts: text -> number of steps that had shown it to the agent.
       earned: text -> the sum of its rewards (`MessageStats.earned`).
     """
 
     learned_online = True
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
     taken: int = 0
-    met: dict[str, int] = dataclasses.field(default_factory=dict)
+    step_counts: dict[str, int] = dataclasses.field(default_factory=dict)
     earned: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def header(self) -> dict[str, Any]:
@@ -232,6 +232,6 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
         labels={label.items[0]: (label.label, label.probability) for label in log if len(label.items) == 1},
         taken=kind_state.get("taken", 0),
         # A text has the count 0 where it was named by a label, but shown by no batch before the checkpoint.
-        met={text: count for text, count in counts if count},
+        step_counts={text: count for text, count in counts if count},
         earned=dict(zip(stats.texts, stats.earned.tolist(), strict=False)),
     )

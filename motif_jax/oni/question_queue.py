@@ -10,7 +10,11 @@ from collections.abc import Iterator
 
 Items = tuple[str, ...]
 # Order -> attributes of `Pending`: of two questions the one with the larger is asked first.
-_RANKS = {"frequent": ("count", "met"), "newest": ("met",), "uncertain": ("score", "count", "met")}
+_RANKS = {
+    "frequent": ("count", "last_enqueued"),
+    "newest": ("last_enqueued",),
+    "uncertain": ("score", "count", "last_enqueued"),
+}
 # Seconds before a failed question is asked again, doubled each time: it may be the cause of the failure.
 _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 30.0
@@ -24,22 +28,22 @@ class Pending:
       items: the texts in the order in which they are asked.
       count: steps that showed it.
       score: uncertainty of the reward about it.
-      met: number of the `enqueue` that showed it last.
+      last_enqueued: number of the `enqueue` that showed it last.
       attempts: answers without a verdict.
       failures: failed requests.
       ready: when it may be asked again, by the clock of `take`.
-      met_as: the items in the orders in which the training met them, where one question serves several; empty if that is
+      seen_orders: the items in the orders in which the training showed them, where one question serves several; empty if that is
         `items` alone.
     """
 
     items: Items
     count: int = 0
     score: float = 0.0
-    met: int = 0
+    last_enqueued: int = 0
     attempts: int = 0
     failures: int = 0
     ready: float = 0.0
-    met_as: tuple[Items, ...] = ()
+    seen_orders: tuple[Items, ...] = ()
 
 
 class QuestionQueue:
@@ -50,7 +54,7 @@ class QuestionQueue:
         self._size = size
         self._rank = operator.attrgetter(*_RANKS[order])
         self._waiting: dict[Items, Pending] = {}
-        self._meetings = itertools.count(1)
+        self._enqueue_numbers = itertools.count(1)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -59,11 +63,11 @@ class QuestionQueue:
         return iter(self._waiting.values())
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
-        """Adds a question, or counts that it was met again; the newest score is its score."""
+        """Adds a question, or counts that it was shown again; the newest score is its score."""
         pending = self._waiting.setdefault(items, Pending(items))
         pending.count += count
         pending.score = score
-        pending.met = next(self._meetings)
+        pending.last_enqueued = next(self._enqueue_numbers)
         return pending
 
     def take(self, limit: int, now: float) -> list[Pending]:

@@ -20,13 +20,13 @@ _STEPS = "environment steps"
 class LearnedText(NamedTuple):
     """A text that was labelled or rewarded; `values` are its rewards at each of `LabelLogReport.checkpoints`.
 
-    `met`, `labelled`: environment steps before the first batch with the text, and with its label. `earned`: the sum of its rewards
-    after the count discount, before the coefficient. `decided`: whether its label is yes; None for a reward that gives numbers.
+    `first_step`, `label_step`: environment steps before the first batch with the text, and with its label. `earned`: the sum of its
+    rewards after the count discount, before the coefficient. `decided`: whether its label is yes; None for a reward that gives numbers.
     """
 
     text: str
-    met: int | None
-    labelled: int | None
+    first_step: int | None
+    label_step: int | None
     label: str
     earned: float = 0.0
     values: tuple[float, ...] = ()
@@ -65,7 +65,7 @@ def read(folder: str | Path, kind: str) -> LabelLogReport | None:
     # A label of a pair is none of a text.
     label_of_text = {label.items[0]: label for label in labels} if form is SINGLE else {}
     texts = [
-        LearnedText(text, label.met, label.step, form.verdicts[label.label])
+        LearnedText(text, label.first_step, label.step, form.verdicts[label.label])
         for text, label in label_of_text.items()
     ]
     return LabelLogReport(kind, counts, tokens, texts)
@@ -79,8 +79,8 @@ def _row(text: LearnedText) -> tuple[TableCell, ...]:
     newest = text.values[-1] if text.values else None
     return (
         message_cell(text.text),
-        number_cell(text.met, ","),
-        number_cell(text.labelled, ","),
+        number_cell(text.first_step, ","),
+        number_cell(text.label_step, ","),
         TableCell(text.label),
         number_cell(text.earned, ",.1f"),
         number_cell(newest, "+.2f"),

@@ -46,7 +46,7 @@ def write_lines(path: Path, *rows: Any) -> None:
 
 def write_label_log(folder: Path) -> None:
     log = LabelLog(folder / "labels.jsonl")
-    log.add([Label(("a key",), 1, 0.7, 0.1, 3, update_index=1, step=10, met=5)])
+    log.add([Label(("a key",), 1, 0.7, 0.1, 3, update_index=1, step=10, first_step=5)])
     log.close()
 
 

@@ -46,7 +46,9 @@ def rated_messages(kind: str) -> RatedMessages:
         "compat": {},
     }
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
-    return RatedMessages(Path("run"), 7, network, {}, 1, MOMENTS, config, [], labels=LABELS, taken=3, met=MET)
+    return RatedMessages(
+        Path("run"), 7, network, {}, 1, MOMENTS, config, [], labels=LABELS, taken=3, step_counts=MET
+    )
 
 
 class AnsweringService:

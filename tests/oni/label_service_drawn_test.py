@@ -185,7 +185,7 @@ def test_labels_of_two_texts_that_nobody_took_survive_a_resume():
     assert untaken
     resumed = training.make()
     resumed.restore(json.loads(json.dumps(state)))
-    assert resumed.poll() == [label._replace(update_index=0, step=0, met=0) for label in untaken]
+    assert resumed.poll() == [label._replace(update_index=0, step=0, first_step=0) for label in untaken]
 
 
 @pytest.mark.usefixtures("minutes")

@@ -133,6 +133,16 @@ def test_equal_texts_are_a_tie_without_asking(make):
     assert Counting.asked == []
 
 
+def test_an_answer_that_contradicts_itself_is_no_label(make, monkeypatch):
+    monkeypatch.setattr(Counting, "compare", staticmethod(lambda *_: Answer(FIRST, (0.2, 0.9, 0.1))))
+    source = make(PAIR)
+
+    with pytest.raises(
+        UserError, match=r"Counting gave .* must be probabilities of 0 or more whose sum is 1"
+    ):
+        ask(source, ("a", "b"))
+
+
 def test_both_orders_of_two_texts_are_one_question(make):
     labels = {label.items: label for label in ask(make(PAIR), ("k", "b"), ("b", "k"))}
 

@@ -83,7 +83,7 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     first = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit())[0]
     early = rewards.load(tmp_path, first).trained
     assert early.step == first
-    assert sum(early.met.values()) < sum(loaded.trained.met.values())  # type: ignore[attr-defined]
+    assert sum(early.step_counts.values()) < sum(loaded.trained.step_counts.values())  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=f"has no checkpoint 7: it has {first} to"):
         rewards.load(tmp_path, 7)
     goes_through_a_file(tmp_path, first, spec)
@@ -92,7 +92,7 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     run_stage("explain_reward", page, "", **{"reward.dir": str(tmp_path), "text": "the cue is 2"})
     summary = json.loads((page / "summary.json").read_text())
     assert summary["messages"] == len(TEXTS) - 1
-    assert summary["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
+    assert summary["steps"] == sum(loaded.trained.step_counts.values()) > 0  # type: ignore[attr-defined]
     assert summary["rewards"][0]["paying_messages"] == np.count_nonzero(paid[:-1])
     newest = loaded.trained.step
     # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.

@@ -133,7 +133,7 @@ def test_the_log_says_which_batch_a_label_first_paid(tmp_path: Path) -> None:
     assert [(label.items, label.label) for label in labels] == [((YES,), 1), ((NO,), 0)]
     assert [label.update_index for label in labels] == [2, 2]
     assert [label.step for label in labels] == [96, 96]
-    assert [label.met for label in labels] == [0, 0]
+    assert [label.first_step for label in labels] == [0, 0]
 
 
 def test_metrics_count_labels_and_paid_steps_since_the_last_row(tmp_path: Path) -> None:

@@ -83,7 +83,10 @@ def read_log(folder, labels: list[Label]) -> LabelLogReport:
 
 
 def test_labels_of_texts_are_counted_over_steps(tmp_path) -> None:
-    labels = [Label(("a",), 1, tokens=7, step=50, met=20), Label(("b",), 0, tokens=2, step=90, met=60)]
+    labels = [
+        Label(("a",), 1, tokens=7, step=50, first_step=20),
+        Label(("b",), 0, tokens=2, step=90, first_step=60),
+    ]
 
     report = read_log(tmp_path, labels)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from motif_jax.core import config as checks
 from motif_jax.core.entry_points import Registry
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import PAIR, Form
+from motif_jax.core.verdicts import PAIR, UNKNOWN, Form
 from motif_jax.motif.annotation.config import AnnotatorConfig
 
 # vllm and openai are optional installs: a registry imports a part when it is loaded.
@@ -37,6 +37,10 @@ _PROMPT_KEYS = {
     "prompt.file": ("",),
 }
 Config = TypeVar("Config", bound=AnnotatorConfig)
+# How far probabilities that an annotator has rounded may be from the sum 1.
+_SUM_TOLERANCE = 1e-3
+# Probabilities that differ by less are equal.
+_EQUAL = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +63,9 @@ class Answer:
 
     Attributes:
       label: index of the verdict in the question's form, or UNKNOWN.
-      probabilities: of the form's verdicts, in their order; None where the annotator is certain of `label`.
+      probabilities: of the form's verdicts in their order (first, second, tie; or no, yes), with sum 1; none of them is above that of
+        `label`, unless this is a tie or UNKNOWN. `train_reward --config.labels.soft=True` learns them. None where the annotator
+        is certain of `label`.
       tokens: sums over all turns: of prompts, of answers, of the part of prompts that the server had cached.
       turns: the conversation, each turn with "role" and "content".
       mass: sum of the verdicts' probabilities before they were normalised; None where no log-probabilities were read.
@@ -116,8 +122,8 @@ class Annotator(abc.ABC):
     To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai, openai.base_url and
     openai.model (of a training annotator.kind and annotator.openai.*). For a server with another protocol, a subclass of
     `chat.ChatAnnotator` inherits prompts, parsing and the second question where a verdict is missing (docs/annotation.md,
-    "A server with another protocol"); it sends the turns, and asks again where the network fails. It needs `submit`, `ping`,
-    `quiet_seconds` and `concurrency` so that a training does not wait for it; `openai_client.OpenAIAnnotator` is the example.
+    "A server with another protocol"); it sends the turns, and asks again where the network fails. A training
+    does not wait for it where it has what `in_background` names.
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.
@@ -125,8 +131,12 @@ class Annotator(abc.ABC):
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
       default_mode, default_prompt, default_orders: class attributes, the values of answer.mode, prompt.version and orders
         where the config has auto.
-      in_background: class attribute, whether it has `submit`, `ping`, `quiet_seconds` and `concurrency` (see
-        `openai_client.OpenAIAnnotator`), so that a training need not wait for its answers.
+      in_background: class attribute, whether a training asks by `submit` and does not wait for the answer. The class then has, thread
+        safe: `submit(question) -> Future[Answer]`; `ping() -> Future[None]`, which ends when the server answers;
+        `quiet_seconds() -> float`, in which the server wants no requests; `concurrency`, the most questions in flight.
+        `openai_client.OpenAIAnnotator` is the example. A future with `replies.ServerError` is asked again later, and the training goes
+        on; only at its start one without a `kind`, or after `annotator.wait_seconds`, ends it. Any other error always does. Where
+        `default_orders` is 'both' a training waits for the answers.
       beside_training: class attribute, whether a training can ask it.
       loads_model: class attribute, whether it loads a language model into its process. Of a training on several hosts, one
         process then asks for all.
@@ -185,6 +195,28 @@ class Annotator(abc.ABC):
 
     def close(self) -> None:  # noqa: B027 (as above)
         """Frees the engine or the connections."""
+
+
+def check_answer(annotator: Annotator, question: Question, answer: Answer) -> None:
+    """Raises UserError for an answer that `Answer` does not allow, as one from outside the package may be."""
+    form = question.form
+    shares = answer.probabilities
+    allowed = ""
+    if answer.label not in form.labels:
+        allowed = f"a label among {', '.join(map(str, form.labels))}"
+    elif shares is not None:
+        if len(shares) != len(form.verdicts):
+            allowed = f"{len(form.verdicts)} probabilities, of {', '.join(form.verdicts)}"
+        elif not all(share >= 0 for share in shares) or not abs(sum(shares) - 1) <= _SUM_TOLERANCE:
+            allowed = "probabilities of 0 or more whose sum is 1"
+        elif answer.label not in (form.undecided, UNKNOWN) and shares[answer.label] < max(shares) - _EQUAL:
+            allowed = "the label of the most probable verdict"
+    if allowed:
+        kind = type(annotator)
+        raise UserError(
+            f"the annotator {kind.__module__}:{kind.__qualname__} gave a question of form {form.name} the label {answer.label} with "
+            f"probabilities {shares}: must be {allowed}"
+        )
 
 
 def own_options(config: AnnotatorConfig) -> dict[str, Any]:

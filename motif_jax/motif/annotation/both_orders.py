@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.core.verdicts import PAIR, UNKNOWN, Form
 from motif_jax.motif.annotation import labels
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Preview, Question
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Preview, Question, check_answer
 
 
 class BothOrders(Annotator):
@@ -35,6 +35,7 @@ class BothOrders(Annotator):
                 yield None
                 continue
             position, answer = answered
+            check_answer(self._annotator, questions[position % count], answer)
             partner = waiting.pop((position + count) % (2 * count), None)
             if partner is None:
                 waiting[position] = answer

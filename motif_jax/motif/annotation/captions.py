@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -61,6 +61,13 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
     if not (use_messages and lines):
         return "\n".join(status)
     return "\n".join(f"{line} {state}" for line, state in zip(lines, status, strict=True))
+
+
+def dataset_captions(
+    data: Mapping[str, np.ndarray], use_messages: bool, use_status: bool
+) -> Iterator[tuple[str, str]]:
+    """`pair_captions` of the arrays `message` and `blstats` of a dataset, with messages, status or both."""
+    return pair_captions(data["message"], data["blstats"] if use_status else None, use_messages)
 
 
 def pair_captions(

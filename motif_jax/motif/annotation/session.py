@@ -13,7 +13,7 @@ from typing import Any
 from motif_jax.core.errors import printable
 from motif_jax.core.interruption import never
 from motif_jax.core.verdicts import PAIR, Form
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Question, check_answer
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, is_settled
 from motif_jax.motif.annotation.telemetry import Telemetry
@@ -80,7 +80,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         store has them, `report` is called after each writing.
 
         Raises:
-          UserError: the annotator or the disk failed; earlier answers are in the store.
+          UserError: the annotator or the disk failed, or an answer is none that `Answer` allows; earlier answers are in the store.
           RuntimeError: the annotator left questions without an answer.
         """
         answers = dict(known)
@@ -138,6 +138,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             for answered in stream:
                 if answered is not None:
                     position, answer = answered
+                    check_answer(self.annotator, pending[position], answer)
                     unwritten.append((pending[position], answer))
                     self.telemetry.answered(answer)
                 if self._stopped():

@@ -19,7 +19,7 @@ NAMED = 5
 # How far the recommended threshold lies above unrewarded texts, in standard deviations of the reward.
 _MARGIN = 0.05
 # Share of the ties' steps up to the ties' edge; not all, since the reward of a rare text may be anything.
-_LUMP = 0.99
+_TIES_SHARE = 0.99
 
 
 def advise(
@@ -43,13 +43,13 @@ def advise(
         paid_shares: the share of rewarded steps for each level.
         lump_share: the share of the steps that show ties.
         lump_edge: the normalised reward up to which 99 % of those steps lie; None without ties.
-        threshold: above ties and the empty text, and above texts that do not beat it as far as none of those that do, and lie
-          above the first two, would lose its reward; None where there is no such text.
+        threshold: above the edge of the ties and above the empty text. It is raised above texts that do not beat the empty text in the
+          labels, but never so far that a text which beats it loses its reward. None where there is nothing to lie above.
         paid_share: the share of steps above the threshold.
     """
     total = max(1, int(steps.sum()))
 
-    def paid(threshold: float) -> float:
+    def paid_share(threshold: float) -> float:
         return float(steps[normalised > threshold].sum()) / total
 
     # Normalised rewards that the threshold must lie above.
@@ -59,17 +59,17 @@ def advise(
         order = np.argsort(normalised[tied], kind="stable")
         ascending = normalised[tied][order]
         steps_so_far = np.cumsum(steps[tied][order])
-        edge = float(ascending[np.searchsorted(steps_so_far, _LUMP * steps_so_far[-1])])
+        edge = float(ascending[np.searchsorted(steps_so_far, _TIES_SHARE * steps_so_far[-1])])
         floors.append(edge)
     threshold = max(floors) + _MARGIN if floors else None
     if standing is not None:
         threshold = _above_worthless(threshold, normalised, standing, ~empty)
     return {
-        "paid_shares": [paid(value) for value in levels],
+        "paid_shares": [paid_share(level) for level in levels],
         "lump_share": float(steps[tied].sum()) / total,
         "lump_edge": edge,
         "threshold": threshold,
-        "paid_share": None if threshold is None else paid(threshold),
+        "paid_share": None if threshold is None else paid_share(threshold),
     }
 
 
@@ -118,7 +118,7 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
     if falls_back(advice):
         return f"{line}, more than half: it falls back to the quantile\n{_misjudged(advice)}"
 
-    warnings = _unbeaten(advice)
+    warnings = _paid_without_win(advice)
     quantile_threshold = statistics["quantiles"][nearest]
     edge = advice["lump_edge"]
     if edge is not None and quantile_threshold < edge:
@@ -135,7 +135,7 @@ def falls_back(advice: Mapping[str, Any]) -> bool:
     return advice.get("threshold") is not None and (advice.get("paid_share") or 0.0) > MOST_PAID
 
 
-def _unbeaten(advice: Mapping[str, Any]) -> str:
+def _paid_without_win(advice: Mapping[str, Any]) -> str:
     """A warning about texts that the advised threshold pays without a win over silence; '' without any."""
     texts = advice.get("unbeaten", [])
     if not texts:

@@ -147,12 +147,12 @@ def _advice(
     def text_and_reward(index: int) -> dict[str, Any]:
         return {"text": outcomes.text_of(data.messages[index]), "reward": float(normalised[index])}
 
-    unbeaten = threshold.without_a_win(normalised, advice["threshold"], standing, ~empty)
-    unbeaten_rows = []
-    for index in unbeaten[: threshold.NAMED].tolist():
+    paid_without_win = threshold.without_a_win(normalised, advice["threshold"], standing, ~empty)
+    named_without_win = []
+    for index in paid_without_win[: threshold.NAMED].tolist():
         was_compared = standing[index] != outcomes.UNCOMPARED
         why = "does not win" if was_compared else "never compared with it"
-        unbeaten_rows.append({**text_and_reward(index), "why": why})
+        named_without_win.append({**text_and_reward(index), "why": why})
 
     misjudged, num_wrong = outcomes.misjudged(data.ids, labels, normalised)
     misjudged_rows = []
@@ -169,8 +169,8 @@ def _advice(
     return {
         **advice,
         "texts": len(data.messages),
-        "unbeaten_texts": len(unbeaten),
-        "unbeaten": unbeaten_rows,
+        "unbeaten_texts": len(paid_without_win),
+        "unbeaten": named_without_win,
         "misjudged_texts": len(misjudged),
         "misjudged": misjudged_rows,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -44,6 +45,42 @@ def test_an_engine_that_ends_with_the_stage_is_no_failure(tmp_path, capsys):
     assert answers.keys() == {question.id for question in QUESTIONS[-4:]}
     assert AnswerStore(tmp_path / "store").find({q.id for q in QUESTIONS}) == answers
     assert capsys.readouterr().err == "while stopping: UserError: the server is gone\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "allowed"),
+    [
+        (Answer(7), "a label among 0, 1, 2, 3"),
+        (Answer(FIRST, (0.5, 0.5)), "3 probabilities, of first, second, tie"),
+        (Answer(FIRST, (0.9, 0.4, 0.1)), "probabilities of 0 or more whose sum is 1"),
+        (Answer(FIRST, (1.5, -0.5, 0.0)), "probabilities of 0 or more whose sum is 1"),
+        (Answer(FIRST, (math.nan,) * 3), "probabilities of 0 or more whose sum is 1"),
+        (Answer(FIRST, (0.2, 0.7, 0.1)), "the label of the most probable verdict"),
+    ],
+)
+def test_an_answer_that_contradicts_itself_names_its_annotator(tmp_path, answer, allowed):
+    class Wrong(Scripted):
+        def annotate(self, questions):
+            yield 0, Answer(SECOND, (0.1, 0.8, 0.1))
+            yield 1, answer
+
+    with (
+        AnnotationSession(Wrong(), tmp_path / "store") as session,
+        pytest.raises(UserError, match=rf"^the annotator .*:.*Wrong gave .* must be {allowed}$"),
+    ):
+        session.ask(QUESTIONS, {})
+    found = AnswerStore(tmp_path / "store").find({question.id for question in QUESTIONS})
+    assert found == {QUESTIONS[0].id: StoredAnswer(SECOND, (0.1, 0.8, 0.1))}
+
+
+@pytest.mark.parametrize("answer", [Answer(TIE, (0.4, 0.4, 0.2)), Answer(FIRST, (0.5, 0.5, 0.0))])
+def test_a_tie_or_an_equally_probable_label_is_an_answer(tmp_path, answer):
+    class Unsure(Scripted):
+        def annotate(self, questions):
+            yield 0, answer
+
+    with AnnotationSession(Unsure(), tmp_path / "store") as session:
+        assert session.ask(QUESTIONS[:1], {})[QUESTIONS[0].id].label == answer.label
 
 
 def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):

@@ -1,0 +1,159 @@
+"""The end of an annotation: merges its finished shards into labels, and says how the annotator judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.core.distinct import distinct_rows
+from motif_jax.core.files import atomic_write_text
+from motif_jax.motif.annotation import answers_page, judging, shards
+from motif_jax.motif.annotation.annotator import Annotator
+from motif_jax.motif.annotation.captions import dataset_captions
+from motif_jax.motif.annotation.labels import counts
+from motif_jax.motif.annotation.questions import QuestionList
+from motif_jax.motif.annotation.store import StoredAnswer
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.outcomes import count_outcomes, describe
+
+# Captions at each end of the judge's order that the summary keeps.
+_CAPTIONS_KEPT = 20
+
+
+class Merge(NamedTuple):
+    """The labels of all shards, and the figures of them."""
+
+    labels: shards.MergedLabels
+    answers: list[StoredAnswer | None]  # by the index of the question, as they were given
+    figures: dict[str, Any]  # of a judge that reads captions; {} for other annotators
+    ranked: list[judging.RankedCaption]  # from the most to the least preferred; [] where there are no figures
+    reference_labels: np.ndarray | None  # int8 [pairs], those of `config.agreement_with`
+    summary: dict[str, Any]  # an object that JSON can hold
+
+
+def merge(
+    config: ConfigDict,
+    annotator: Annotator,
+    annotation: shards.Annotation,
+    questions: QuestionList,
+    manifest: Mapping[str, Any],
+    dataset: PairsDataset,
+) -> Merge | None:
+    """Writes the labels if all shards are finished; None where some are not, after a line that names them.
+
+    The lock of `merging` is for two commands that finish their shards at the same time: both merge, one after the other, and
+    write the same labels.
+    """
+    with annotation.merging():
+        answers, unfinished = annotation.read_answers(
+            questions, config.num_shards, dict(manifest), config.attempts
+        )
+        if unfinished:
+            print(_waiting_line(annotation.name, unfinished, config.num_shards), flush=True)
+            return None
+
+        # The figures judge the answers as they were given, before the correction.
+        figures = _judge_figures(questions, answers) if annotator.reads_items else {}
+        labels = shards.merge(
+            questions, judging.corrected(answers) if config.correct_position_bias else answers
+        )
+        ranked = []
+        if figures:
+            captions = dataset_captions(dataset.data, config.captions.messages, config.captions.status)
+            ranked = judging.rank_captions(captions, labels.probabilities)
+        reference_labels = None
+        if config.agreement_with:
+            reference_labels = dataset.preference(config.agreement_with)
+
+        summary: dict[str, Any] = {
+            "pairs": dataset.num_pairs,
+            "questions": len(answers),
+            **counts(labels.labels),
+            "questions_per_pair": len(answers) / dataset.num_pairs,
+        }
+        if labels.position_bias is not None:
+            summary["position_bias"] = labels.position_bias
+        if reference_labels is not None:
+            agreement = judging.agreement(labels.labels, reference_labels)
+            summary["agreement"] = {"with": config.agreement_with, **agreement}
+        if figures:
+            summary["judge"] = {**figures, "captions": _first_and_last(ranked)}
+        annotation.write(labels, summary)
+    return Merge(labels, answers, figures, ranked, reference_labels, summary)
+
+
+def report(
+    config: ConfigDict,
+    workdir: Path,
+    annotator: Annotator,
+    annotation: shards.Annotation,
+    questions: QuestionList,
+    dataset: PairsDataset,
+    merged: Merge,
+) -> None:
+    """Prints what the labels say, and writes the page of all pairs for a judge that reads captions."""
+    print(f"{annotation.preference_path}: {_sentence(merged.summary)}", flush=True)
+    if merged.figures:
+        print(f"{judging.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True)
+        pairs = answers_page.judged_pairs(
+            dataset_captions(dataset.data, config.captions.messages, config.captions.status),
+            questions,
+            merged.answers,
+            merged.labels,
+            merged.reference_labels,
+        )
+        question = annotator.preview(questions.questions[0]).text if questions.questions else ""
+        judge = answers_page.JudgeSummary(
+            annotation.name, merged.figures, merged.ranked, question, config.agreement_with
+        )
+        page = workdir / answers_page.PAGE
+        atomic_write_text(page, answers_page.render(pairs, judge))
+        print(f"every pair: {page}", flush=True)
+    if annotator.reads_items and config.captions.messages:
+        messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+        ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
+        outcomes = count_outcomes(ids, merged.labels.labels, len(messages))
+        print(describe(outcomes, messages), flush=True)
+
+
+def _waiting_line(name: str, unfinished: list[int], count: int) -> str:
+    """Which of `count` shards are missing, the first eight by their index."""
+    indices = [str(index) for index in unfinished[:8]]
+    if len(unfinished) > 8:
+        indices.append("...")
+    return f"{name}: waiting for {len(unfinished)} of {count} shards ({', '.join(indices)})"
+
+
+def _judge_figures(questions: QuestionList, answers: list[StoredAnswer | None]) -> dict[str, Any]:
+    """Figures of a judge that reads captions, and whether its labels are of use."""
+    figures: dict[str, Any] = judging.answer_figures(answers)
+    consistent = judging.consistency(questions, answers)
+    if consistent is not None:
+        figures["consistent"] = consistent
+    figures["median_log_odds"] = judging.median_log_odds(answers)
+    return {**figures, "advice": judging.advice(figures, consistent)}
+
+
+def _first_and_last(ranked: list[judging.RankedCaption]) -> list[dict[str, Any]]:
+    """The captions that win most and least, in the judge's order."""
+    if len(ranked) > 2 * _CAPTIONS_KEPT:
+        ranked = ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]
+    return [caption._asdict() for caption in ranked]
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    text = (
+        f"{summary['pairs']:,} pairs, {summary['questions']:,} distinct questions; "
+        f"{summary['first']:,} first, {summary['second']:,} second, {summary['tie']:,} tie, {summary['unknown']:,} unknown"
+    )
+    if "position_bias" in summary:
+        bias = summary["position_bias"]
+        text += f"; asked both ways {bias['consistent']:.1%} agree, the caption shown first wins {bias['first_share']:.1%}"
+    if "agreement" in summary:
+        agreement = summary["agreement"]
+        text += f"; {agreement['equal']:.1%} equal to {agreement['with']}, kappa {agreement['kappa']:.2f}"
+    return text
