@@ -13,39 +13,42 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.tasks.contract import Observation, Outcome, TextEnvironment, TextPolicy, TextTask
-from motif_jax.ilql.tasks.file_tokens import FileTokenizer
+from motif_jax.ilql.tasks.contract import Observation, Outcome, TextEnvironment, TextPolicy
+from motif_jax.ilql.tasks.file_tokens import FileTokenTask
 
 
-class Said(Observation):
-    """The word, and the letters that were said so far: each pays 1 where it is right."""
+class Spelling(Observation):
+    """The word, and the letters that the agent has said so far: each pays 1 where it is right."""
 
-    def __init__(self, word: str, said: tuple[str, ...] = ()) -> None:
-        self.word, self.said = word, said
+    def __init__(self, word: str, letters: tuple[str, ...] = ()) -> None:
+        self.word = word
+        self.letters = letters
 
     def to_sequence(self) -> Dialogue:
         """The texts, the reward of each (None: not an action), and whether it is the end."""
-        rewards = [float(a == b) for a, b in zip(self.said, reversed(self.word), strict=False)]
-        return Dialogue((self.word, *self.said), (None, *rewards), len(self.said) == len(self.word))
+        pairs = zip(self.letters, reversed(self.word), strict=False)
+        rewards = [float(letter == right_letter) for letter, right_letter in pairs]
+        return Dialogue((self.word, *self.letters), (None, *rewards), len(self.letters) == len(self.word))
 
 
 class Backwards(TextEnvironment):
     """Draws a word of a, b and c."""
 
     def __init__(self, length: int) -> None:
-        self._length, self._now = length, Said("")
+        self._length = length
+        self._now = Spelling("")
 
     def reset(self, rng: np.random.Generator, start: Observation | None = None) -> Observation:
         """Begins an episode, or continues that of an observation."""
         word = "".join(rng.choice(list("abc"), self._length))
-        self._now = start if isinstance(start, Said) else Said(word)
+        self._now = start if isinstance(start, Spelling) else Spelling(word)
         return self._now
 
     def step(self, action: str) -> Outcome:
         """Takes what the agent says."""
         if self._now.to_sequence().terminal:
             raise ValueError("the episode has ended")
-        self._now = Said(self._now.word, (*self._now.said, action))
+        self._now = Spelling(self._now.word, (*self._now.letters, action))
         dialogue = self._now.to_sequence()
         return Outcome(self._now, dialogue.rewards[-1], dialogue.terminal)
 
@@ -58,24 +61,19 @@ class Speaker(TextPolicy):
 
     def act(self, observation: Observation, rng: np.random.Generator) -> str:
         """The next letter."""
-        assert isinstance(observation, Said)
+        assert isinstance(observation, Spelling)
         if rng.random() < self._share:
-            return observation.word[::-1][len(observation.said)]
+            return observation.word[::-1][len(observation.letters)]
         return str(rng.choice(list("abc")))
 
 
-class Task(TextTask):
-    """What stages ask for; `options` are the defaults with what `config.options` gives."""
+class Task(FileTokenTask):
+    """What stages ask for; `options` are the defaults with what `config.options` gives.
+
+    So many byte pairs as `vocab_size` says are learned from the dialogues, and their folder becomes the option `tokenizer`.
+    """
 
     defaults: ClassVar[dict[str, Any]] = {"length": 3, "tokenizer": "", "vocab_size": 300}
-
-    def learned_tokens(self) -> int:
-        """So many byte pairs are learned from the dialogues, and their folder becomes the option `tokenizer`."""
-        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
-
-    def tokenizer(self) -> FileTokenizer:
-        """Of tokenizer.json in that folder."""
-        return FileTokenizer("options.tokenizer", self.options["tokenizer"])
 
     def environment(self) -> TextEnvironment:
         """A new one."""

@@ -7,7 +7,8 @@
 import gymnasium
 from gymnasium.spaces import Dict, Discrete
 
-CELLS, LEFT, RIGHT, PULL = 15, 0, 1, 2
+CELLS = 15
+LEFT, RIGHT, PULL = range(3)  # actions
 
 
 class Mine(gymnasium.Env):
@@ -16,15 +17,20 @@ class Mine(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.cell, self.lever = int(self.np_random.integers(5, 10)), 0
+        self.cell = int(self.np_random.integers(5, 10))
+        self.lever = 0
         return {"cell": self.cell, "lever": self.lever}, {}
 
     def step(self, action):
-        self.before = self.cell, self.lever
-        self.cell += (action == RIGHT and self.cell < CELLS - 1) - (action == LEFT and self.cell > 0)
-        self.lever |= action == PULL and self.cell == 0
-        out = bool(self.lever and self.cell == CELLS - 1)
-        return {"cell": self.cell, "lever": int(self.lever)}, float(out), out, False, {"is_success": out}
+        self.before = (self.cell, self.lever)
+        if action == RIGHT:
+            self.cell = min(self.cell + 1, CELLS - 1)
+        elif action == LEFT:
+            self.cell = max(self.cell - 1, 0)
+        elif self.cell == 0:
+            self.lever = 1
+        is_out = self.lever == 1 and self.cell == CELLS - 1
+        return {"cell": self.cell, "lever": self.lever}, float(is_out), is_out, False, {"is_success": is_out}
 
 
 def tell(environment, action):

@@ -19,9 +19,18 @@ import numpy as np
 from motif_jax.core import seeds
 from motif_jax.envs.spec import RUNNING, TRUNCATED, ArraySpec, EnvironmentSpec
 
-SIZE, APPLES, WASPS, LENGTH = 5, 4, 2, 32
+SIZE = 5
+APPLES = 4
+WASPS = 2
+LENGTH = 32  # bytes of a message
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
-SAID = {"apple": b"You eat an apple!", "wasp": b"A wasp stings you!", "fence": b"It's a fence.", "grass": b""}
+REWARDS = {"apple": 1.0, "wasp": -1.0}
+MESSAGES = {
+    "apple": b"You eat an apple!",
+    "wasp": b"A wasp stings you!",
+    "fence": b"It's a fence.",
+    "grass": b"",
+}
 
 
 class Orchard:
@@ -58,7 +67,9 @@ class Orchard:
         self._hero = divmod(int(cells[0]), SIZE)
         self._apples = {divmod(int(cell), SIZE) for cell in cells[1 : 1 + APPLES]}
         self._wasps = {divmod(int(cell), SIZE) for cell in cells[1 + APPLES : 1 + APPLES + WASPS]}
-        self._steps, self._eaten, self._stings = 0, 0, 0
+        self._steps = 0
+        self._eaten = 0
+        self._stings = 0
         self._seen: dict[bytes, int] = {}
         self._write("grass", out)
 
@@ -67,17 +78,19 @@ class Orchard:
         self.spec.check_action(action)
         self._steps += 1
         right, down = MOVES[action]
-        to = self._hero[0] + down, self._hero[1] + right
-        met = "grass" if 0 <= to[0] < SIZE and 0 <= to[1] < SIZE else "fence"
-        if met == "grass":
-            self._hero = to
-            met = "apple" if to in self._apples else "wasp" if to in self._wasps else "grass"
-        self._apples.discard(self._hero)
-        self._eaten += met == "apple"
-        self._stings += met == "wasp"
-        self._write(met, out)
-        reward = float(met == "apple") - float(met == "wasp")
-        return reward, TRUNCATED if self._steps >= self._limit else RUNNING
+        row = self._hero[0] + down
+        column = self._hero[1] + right
+        thing = "fence"
+        if 0 <= row < SIZE and 0 <= column < SIZE:
+            self._hero = (row, column)
+            thing = self._thing_here()
+        if thing == "apple":
+            self._apples.remove(self._hero)
+            self._eaten += 1
+        elif thing == "wasp":
+            self._stings += 1
+        self._write(thing, out)
+        return REWARDS.get(thing, 0.0), TRUNCATED if self._steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
         """Return, length and `episode_fields` of the episode."""
@@ -87,13 +100,20 @@ class Orchard:
     def close(self) -> None:
         """Nothing to free."""
 
-    def _write(self, met: str, out: Mapping[str, np.ndarray]) -> None:
+    def _thing_here(self) -> str:
+        if self._hero in self._apples:
+            return "apple"
+        if self._hero in self._wasps:
+            return "wasp"
+        return "grass"
+
+    def _write(self, thing: str, out: Mapping[str, np.ndarray]) -> None:
         garden = np.zeros((3, SIZE, SIZE), np.float32)
         for layer, places in enumerate(({self._hero}, self._apples, self._wasps)):
             for place in places:
                 garden[layer][place] = 1
         out["garden"][...] = garden.ravel()
-        text = SAID[met]
+        text = MESSAGES[thing]
         self._seen[text] = self._seen.get(text, 0) + 1
         out["message"][...] = np.frombuffer(text.ljust(LENGTH, b"\0"), np.uint8)
         out["message_count"][...] = self._seen[text]

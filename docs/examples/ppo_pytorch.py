@@ -112,7 +112,9 @@ def main() -> None:
 
     obs, _ = envs.reset(seed=args.seed)
     episodes: deque[dict[str, float]] = deque(maxlen=100)
-    history, global_step, start = [], 0, time.time()
+    history = []
+    global_step = 0
+    start = time.time()
     batch = args.num_steps * args.num_envs
     for update in range(1, args.total_timesteps // batch + 1):
         optimizer.param_groups[0]["lr"] = args.learning_rate * (
@@ -124,7 +126,8 @@ def main() -> None:
             with torch.no_grad():
                 policy, values[t] = agent(all_cells[t], all_status[t])
                 action = policy.sample()
-            actions[t], log_probs[t] = action, policy.log_prob(action)
+            actions[t] = action
+            log_probs[t] = policy.log_prob(action)
             obs, reward, terminated, truncated, infos = envs.step(action.numpy())
             rewards[t] = torch.from_numpy(np.asarray(reward, np.float32))
             dones[t] = torch.from_numpy(np.logical_or(terminated, truncated).astype(np.float32))
@@ -135,12 +138,14 @@ def main() -> None:
 
         with torch.no_grad():
             next_value = agent(*features(obs))[1]
-            advantages, last = torch.zeros(shape), torch.zeros(args.num_envs)
+            advantages = torch.zeros(shape)
+            last = torch.zeros(args.num_envs)
             for t in reversed(range(args.num_steps)):
                 running = 1 - dones[t]
                 following = values[t + 1] if t + 1 < args.num_steps else next_value
                 delta = rewards[t] + args.gamma * following * running - values[t]
-                advantages[t] = last = delta + args.gamma * args.gae_lambda * running * last
+                last = delta + args.gamma * args.gae_lambda * running * last
+                advantages[t] = last
             returns = advantages + values
 
         flat = [x.flatten(0, 1) for x in (all_cells, all_status, actions, log_probs, advantages, returns)]

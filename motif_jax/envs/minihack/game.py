@@ -11,7 +11,7 @@ from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.buffers import NOW_TIME
 from motif_jax.envs.nethack.game import Game, events
 from motif_jax.envs.nethack.level_engine import LevelEngine
-from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Status, TaskRule, Verdict
+from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Status, StepResult, TaskRule
 
 SUCCESS_REWARD = 1.0
 # nle's observations that the rules read: the engine's internal numbers, and the inventory.
@@ -52,12 +52,14 @@ class LevelRule(TaskRule):
     def reset(self) -> None:
         self._is_asked = False
 
-    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
+    def judge(
+        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+    ) -> StepResult:
         reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
-        if last:
+        if is_last_step:
             return reward, False
         happened = self._event is not None and self._happened(self._event)
-        success = not over and bool(happened or self._internal[_ON_STAIRS_DOWN])
+        success = not is_over and bool(happened or self._internal[_ON_STAIRS_DOWN])
         is_paid = success if self._event is None else happened
         if is_paid:
             reward += SUCCESS_REWARD

@@ -72,7 +72,7 @@ class Game:
         self._before_memory = engine.buffers.before.memory
         self._rule = self._make_rule(task, compat)
         self._judge = self._rule.judge
-        self._always_judge = not self._rule.idle
+        self._always_judge = not self._rule.needs_stairs
         self._max_steps = max_steps
         self._seeded = not compat.get("seed_noop", False)
         self._limit_end = TERMINATED if compat.get("timeout_as_terminal", False) else TRUNCATED
@@ -170,11 +170,11 @@ class Game:
         memory = self._now_memory
         record = self.record
         now = b.read_status(memory)
-        over = False
-        normal = True
+        is_over = False
+        in_play = True
         # The game's end zeroes the clock, so no call to the engine is needed on every step.
         if now[7] or now[8] or not now[3]:
-            over, normal = self._settle()
+            is_over, in_play = self._settle()
             now = b.read_status(memory)
         before = self.status
         self.status = now
@@ -197,15 +197,15 @@ class Game:
         record[0] += 1
 
         self.length = length = self.length + 1
-        limit = length >= self._max_steps
+        is_last_step = length >= self._max_steps
         if record[2] or self._always_judge:
-            reward, success = self._judge(now, before, record[2], limit, over, normal)
+            reward, success = self._judge(now, before, record[2], is_last_step, is_over, in_play)
             self.total += reward
         else:
             reward = 0.0
             success = False
-        if success or limit or over:
-            return reward, self._finish(success, limit, over)
+        if success or is_last_step or is_over:
+            return reward, self._finish(success, is_last_step, is_over)
         return reward, RUNNING
 
     def _look_up(self, message: bytes) -> list:

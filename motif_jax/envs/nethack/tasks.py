@@ -52,27 +52,34 @@ TASKS: dict[str, NetHackTask] = PLAIN_TASKS | EXTENDED_TASKS
 # The numbers of `buffers.read_status`.
 Status = Sequence[int]
 # A step's reward, and whether it solved the task.
-Verdict = tuple[float, bool]
+StepResult = tuple[float, bool]
 
 
 class TaskRule(ABC):
-    """A task's rule. `ends`: success ends the episode. `idle`: without `down` a step earns nothing."""
+    """A task's rule.
+
+    Attributes:
+      ends: whether success ends the episode.
+      needs_stairs: whether a step without `went_down` earns nothing, so that `judge` need not be called for it.
+    """
 
     ends = True
-    idle = False
+    needs_stairs = False
 
     def reset(self) -> None:  # noqa: B027 (optional override)
         """Forgets the last episode."""
 
     @abstractmethod
-    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
+    def judge(
+        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+    ) -> StepResult:
         """Judges one step by the status after and before it.
 
         Args:
-            down: whether the hero went down stairs, by the message.
-            last: whether this is the last step allowed; nothing succeeds on it.
-            over: whether the game has ended.
-            normal: whether the engine is in normal play, so that its score is valid.
+            went_down: whether the hero went down stairs, by the message.
+            is_last_step: whether this is the last step allowed; nothing succeeds on it.
+            is_over: whether the game has ended.
+            in_play: whether the engine is in normal play, so that its score is valid.
         """
 
 
@@ -81,8 +88,10 @@ class ScoreRule(TaskRule):
 
     ends = False
 
-    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
-        reward = float(now[b.NOW_SCORE] - before[b.NOW_SCORE]) if normal else 0.0
+    def judge(
+        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+    ) -> StepResult:
+        reward = float(now[b.NOW_SCORE] - before[b.NOW_SCORE]) if in_play else 0.0
         if now[b.NOW_TIME] == before[b.NOW_TIME]:
             reward += FROZEN_PENALTY
         return reward, False
@@ -91,7 +100,7 @@ class ScoreRule(TaskRule):
 class StaircaseRule(TaskRule):
     """Going down stairs to the level. Continual: rewarded the first time only, even on a deadly step; play continues."""
 
-    idle = True
+    needs_stairs = True
 
     def __init__(self, level: int, continual: bool) -> None:
         self._level = level
@@ -102,10 +111,15 @@ class StaircaseRule(TaskRule):
     def reset(self) -> None:
         self._paid = False
 
-    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
-        if not down or last or now[b.NOW_LEVEL] != self._level:
+    def judge(
+        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+    ) -> StepResult:
+        if not went_down or is_last_step or now[b.NOW_LEVEL] != self._level:
             return 0.0, False
-        success = not (self._paid if self._continual else over)
+        success = not is_over
+        if self._continual:
+            # As published: a continual task pays the first time, even on a deadly step.
+            success = not self._paid
         self._paid = True
         return (SUCCESS_REWARD if success else 0.0), success
 
@@ -125,14 +139,16 @@ class OracleRule(TaskRule):
         self._edge_quirk = edge_quirk
         self._mask_quirk = mask_quirk
 
-    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
+    def judge(
+        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+    ) -> StepResult:
         x = now[b.NOW_X]
         y = now[b.NOW_Y]
         rows, columns = b.MAP_SHAPE
         # Fast check: the bytes between the patch's corners contain its three rows, and nearly always have no Oracle.
         start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
         stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
-        if last or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
+        if is_last_step or is_over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
             return 0.0, False
 
         patch = self._glyphs[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]

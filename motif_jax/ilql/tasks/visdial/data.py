@@ -41,7 +41,10 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
     content = read_json_file(key, path)
     questions = answers = None
     if isinstance(content, dict) and isinstance(content.get("data"), dict):
-        questions, answers, content = map(content["data"].get, ("questions", "answers", "dialogs"))
+        data = content["data"]
+        questions = data.get("questions")
+        answers = data.get("answers")
+        content = data.get("dialogs")
     if not isinstance(content, list) or not content:
         raise UserError(f"config.{key}={path}: must be {_LAYOUT}, found {type(content).__name__}")
     scenes = []
@@ -52,7 +55,12 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
             spoken_answers = [_text(turn["answer"], answers) for turn in turns]
             scenes.append(
                 Scene(
-                    _text(item["caption"]), tuple(asked_questions), tuple(spoken_answers), None, None, number
+                    caption=_text(item["caption"]),
+                    questions=tuple(asked_questions),
+                    answers=tuple(spoken_answers),
+                    initial=None,
+                    progress=None,
+                    image=number,
                 )
             )
         except (KeyError, TypeError, IndexError, UnicodeEncodeError) as error:
