@@ -91,9 +91,8 @@ class EpisodeRewards:
         self.terms = terms
         self._pays_last = pays_last
         self._text_visits: list[dict[bytes, int]] = [{} for _ in range(size)]
-        self._sentence_visits: list[dict[bytes, int]] = [
-            {} for _ in range(size)
-        ]  # of sentences, where these are paid
+        # Where sentences are paid, and empty else.
+        self._sentence_visits: list[dict[bytes, int]] = [{} for _ in range(size)]
         self._text = [b""] * size
         self._count = np.ones(size, np.int64)
         self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
