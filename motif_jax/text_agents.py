@@ -94,7 +94,10 @@ class TextAgent:
         Raises:
           UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
         """
-        observation = DialogueObservation(self._checked(dialogue))
+        so_far = as_dialogue(dialogue)
+        # Of a dialogue that is longer than the agent's positions it reads the end.
+        text_values.last_position(self._saved.tokenizer, so_far, "dialogue")
+        observation = DialogueObservation(so_far)
         if greedy not in self._actors:
             changes: dict[str, Any] = {"kind": "greedy", "width": 1, "batches": 1} if greedy else {}
             decode = dataclasses.replace(self._decode, **changes)

@@ -8,9 +8,12 @@ import string
 
 from docs.examples import backwards
 from docs.examples.backwards import Backwards
+from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.ilql.evaluation.text_episodes import DialogueObservation
+from motif_jax.ilql.tasks.contract import Outcome, TextEnvironment
 
-__all__ = ["Backwards", "Fatal", "Letters", "Task"]
+__all__ = ["Backwards", "Fatal", "Key", "Letters", "Task"]
 
 
 class Letters:
@@ -34,6 +37,19 @@ class Task(backwards.Task):
 
     def tokenizer(self):
         return Letters()
+
+
+class Key(TextEnvironment):
+    """An environment for recorded dialogues: any answer to what is seen is worth 1, and ends the episode."""
+
+    SEEN = "You see a key"
+
+    def reset(self, rng, start=None):
+        return DialogueObservation(Dialogue((self.SEEN,), (None,), False))
+
+    def step(self, action):
+        answered = Dialogue((self.SEEN, action), (None, 1.0), True)
+        return Outcome(DialogueObservation(answered), 1.0, True)
 
 
 class Fatal(Task):

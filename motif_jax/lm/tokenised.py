@@ -50,10 +50,14 @@ class Tokenisation(Generic[Item]):
         if not complete and not self._write(folder, items, total, stopped):
             return None
         datasets = {part: TokensDataset(folder / part) for part in PARTS}
-        for dataset in datasets.values():
+        for part, dataset in datasets.items():
             if dataset.manifest["tokenizer"] != self.tokenizer:
                 raise UserError(
                     f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir"
+                )
+            if _contents(dataset.manifest["source"]) != _contents({**self.source, "part": part}):
+                raise UserError(
+                    f"{dataset.folder} was tokenised from data that have changed since: restore them, or choose another --workdir"
                 )
             dataset.check_digests()
         return datasets
@@ -108,3 +112,8 @@ class Tokenisation(Generic[Item]):
             )
             writers[part] = stack.enter_context(writer)
         return writers
+
+
+def _contents(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A source by the digests of its files, which may have moved."""
+    return {**source, "files": sorted(source.get("files", {}).values())}

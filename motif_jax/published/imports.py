@@ -105,6 +105,12 @@ def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     begin()
     run_folder.prepare(workdir, config)
     about = {"origin": f"motif_jax import_dialogues, {Path(config.file).name}", "facts": {}}
+    if KINDS[Path(config.file).suffix] == "wordle_games":
+        words = config.words or wordle_games.word_list(config.file)
+        if Path(words).is_file():
+            words = str(Path(words).resolve())
+        # Training and evaluation play with the words that the games were played with.
+        about["config"] = {"task": "wordle", "wordle": {"words": words}, "compat": {}}
     totals = DialogueTotals()
     dialogues_parquet.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
     if not totals.count:

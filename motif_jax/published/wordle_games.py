@@ -93,20 +93,31 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
       UserError: the file cannot be read, has another form, or names an unknown list.
     """
     path = Path(path)
+    data = _read(path)
+    if words is None:
+        words = read_words("wordle.words", _word_list(path, data))
+    table = WordTable(words)
+    with reading(path, _DESCRIPTION):
+        return Dialogues.of(_game(item, table) for item in data["state_actions"])
+
+
+def word_list(path: str | os.PathLike[str]) -> str:
+    """The name of the list of words with which the games of a pickle were played. Raises UserError as `read_games`."""
+    return _word_list(Path(path), _read(Path(path)))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
     calls: dict[str, Callable[..., Any]] = {
         f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
     }
     calls[f"{_MODULE}.CharKnowledge"] = _number
     with reading(path, _DESCRIPTION):
         data = read_file(path, _MAX_BYTES, PickleReader(calls))
-        items = list(data["state_actions"])
-        word_list = Path(_text(data["vocab_path"])).stem
-    if words is None:
-        if word_list not in NAMES:
-            raise UserError(
-                f"{path} was made with the list {word_list!r}, which is not among {', '.join(NAMES)}"
-            )
-        words = read_words("wordle.words", word_list)
-    table = WordTable(words)
-    with reading(path, _DESCRIPTION):
-        return Dialogues.of(_game(item, table) for item in items)
+        return {"state_actions": list(data["state_actions"]), "vocab_path": _text(data["vocab_path"])}
+
+
+def _word_list(path: Path, data: Mapping[str, Any]) -> str:
+    name = Path(data["vocab_path"]).stem
+    if name not in NAMES:
+        raise UserError(f"{path} was made with the list {name!r}, which is not among {', '.join(NAMES)}")
+    return name

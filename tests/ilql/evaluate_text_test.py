@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import string
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,30 @@ def test_an_agent_s_text_that_the_task_cannot_read_has_tokens() -> None:
     assert tokenizer.decode_action([0, 29, 1]) == "a</s>b"
     assert tokenizer.encode("a</s>b") == [0, 29, 1]
     assert tokenizer.encode("abc") == [0, 1, 2]
+
+
+def test_a_policy_s_actions_are_paid_for_their_tokens(tmp_path: Path) -> None:
+    values = {
+        "task": "tests.toy_text:Task",
+        "policy": "half",
+        "options": '{"length": 2}',
+        "token_reward.constant": -1.0,
+    }
+
+    evaluate(tmp_path / "run", **values, episodes=3)
+
+    for row in evaluation_files.read_rows(tmp_path / "run" / evaluation_files.JOURNAL):
+        texts = row["dialogue"]["texts"]
+        rewards = row["dialogue"]["rewards"]
+        # A token for each letter, and one for the end.
+        tokens = sum(len(text) + 1 for text, reward in zip(texts, rewards, strict=True) if reward is not None)
+        assert row["token_return"] == row["return"] - tokens
+
+
+def test_a_published_log_of_recorded_dialogues_has_their_returns(tmp_path: Path) -> None:
+    dialogue = {"texts": ["a", "b"], "rewards": [None, 0.5]}
+
+    published_log.write(tmp_path / "log.pkl", [{"return": 0.5, "dialogue": dialogue}], {})
+
+    log = pickle.loads((tmp_path / "log.pkl").read_bytes())
+    assert log["all_logs"] == {"env_reward": 0.5, "token_reward": 0.5, "kl": 0.0}

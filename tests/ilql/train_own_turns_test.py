@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from motif_jax import lm, text_agents
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import train_text
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import parquet
-from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues import parquet, token_columns
+from motif_jax.ilql.dialogues.dialogue import ROLES, Dialogue
 from motif_jax.ilql.dialogues.items import tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.lm import chat_template
+from motif_jax.lm.token_data.writer import TokensWriter
 from tests import made_up_judge
 from tests.ilql import chat_dialogues
 from tests.ilql.chat_dialogues import ANSWER, QUESTION
@@ -129,3 +131,40 @@ def test_an_export_plays_as_an_agent_with_its_turns(run: Path, tmp_path: Path) -
     run_config(load_config("evaluate_text", "wordle", values), tmp_path / "played")
 
     assert (tmp_path / "played" / "evaluation.json").is_file()
+
+
+def test_a_system_message_is_read_back_as_such(run: Path, tmp_path: Path) -> None:
+    tokenizer = agent_folder.load(run).tokenizer
+    roles = {ROLES: ["system", "user", "assistant"]}
+    guided = Dialogue(("You kill", "You see a key", "You kill it"), (None, None, 1.0), True, roles)
+    plain = Dialogue(("You see a key", "You kill it"), (None, 1.0), True)
+    items = [tokenise(dialogue, tokenizer, constant(0.0)) for dialogue in (guided, plain)]
+    columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
+    with TokensWriter(tmp_path, tokenizer.size, "", *columns) as writer:
+        for item in items:
+            token_columns.add(writer, item, 1.0)
+        writer.commit()
+
+    read = list(token_columns.read_dialogues(tmp_path, tokenizer))
+
+    assert [dialogue.texts for dialogue in read] == [guided.texts, plain.texts]
+    for dialogue, item in zip(read, items, strict=True):
+        again = tokenise(dialogue, tokenizer, constant(0.0)).tokens
+        assert again.tolist() == item.tokens.tolist()
+
+
+def test_an_export_plays_in_an_environment_of_a_file_of_dialogues(run: Path, tmp_path: Path) -> None:
+    """Its task has no tokenizer, and its training data are gone."""
+    model = run_stage("export_text_agent", tmp_path / "export", "", agent=str(run)) / "model"
+    options = {"environment": "tests.toy_text:Key", "data": str(tmp_path / "gone.jsonl")}
+    values = {
+        "agent": str(model),
+        "task": "dialogues",
+        "options": json.dumps(options),
+        "decode.max_tokens": 3,
+        "episodes": 2,
+    }
+
+    run_config(load_config("evaluate_text", "", values), tmp_path / "played")
+
+    assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["measures"]["return"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import pickle
 import sys
 import types
@@ -12,10 +13,13 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.wordle.colours import ABSENT, DIGITS, HERE, WordTable, letters
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
 from motif_jax.ilql.tasks.wordle.words import read_words
+from motif_jax.published import imports
 from motif_jax.published.wordle_games import read_games
+from tests.reward_fixtures import load_config
 
 
 @pytest.fixture
@@ -200,3 +204,15 @@ def test_an_unknown_list_of_words_is_refused(tmp_path):
         f"{path} was made with the list 'mine', which is not among wordle_official_200, tweet_words, wordle_official, "
         "wordle_official_guess, wordle_official_400, wordle_official_800"
     )
+
+
+def test_imported_games_name_the_words_that_they_were_played_with(published, games, tmp_path, monkeypatch):
+    write(tmp_path / "games.pkl", items_of(published, games))
+    monkeypatch.undo()
+    config = load_config("import_dialogues", "", {"file": str(tmp_path / "games.pkl")})
+
+    imports.run(config, tmp_path / "run")
+
+    collected = json.loads((tmp_path / "run" / "dialogues.json").read_text())["config"]
+    assert collected["task"] == "wordle"
+    assert registry.options_of(collected) == {"words": "wordle_official_200"}

@@ -17,7 +17,7 @@ from motif_jax.ilql.agent.agent_folder import TOKENIZER, SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.ilql.config import InitialParameters, TextConfig
 from motif_jax.ilql.dialogues.items import Vocabulary
-from motif_jax.ilql.methods.text_estimates import joined
+from motif_jax.ilql.methods.text_estimates import heads_of, joined
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.lm import config as configs
 from motif_jax.lm import init_model, lora, new_tokens, vocabulary, weights
@@ -252,15 +252,19 @@ def _divided(
         if TARGET in trunks:
             target["additions"] = {TARGET: additions[TARGET]}
 
+    frozen: dict[str, Any] = {}
     if "heads" in params:
-        learned["heads"] = params["heads"]
+        # Without a loss on values the weight decay alone would change their heads.
+        has_loss = objective.weights.trains_values or objective.rule.online
+        (learned if has_loss else frozen)["heads"] = params["heads"]
         target["heads"] = params["target_heads"]
     if "prefix" in params:
         learned["prefix"] = params["prefix"]
 
     updated = {*learned.get("trunks", {}), *target.get("trunks", {})}
     rest = {name: trunk for name, trunk in trunks.items() if name not in updated}
-    frozen = {"trunks": rest} if rest else {}
+    if rest:
+        frozen["trunks"] = rest
     return jax.tree.map(np.asarray, (learned, target, frozen))
 
 
@@ -277,6 +281,7 @@ def agent_params(objective: Objective, learned: Any, target: Any, frozen: Any) -
         for name, addition in additions.items():
             trunks[name] = lora.merged(trunks[name], addition, objective.spec)
     params["trunks"] = {name: trunks[name] for name in objective.agent.design.roles.trunks}
-    if "heads" in learned:
-        params |= {"heads": learned["heads"], "target_heads": target["heads"]}
+    heads = heads_of(learned, frozen)
+    if heads is not None:
+        params |= {"heads": heads, "target_heads": target["heads"]}
     return jax.tree.map(lambda leaf: np.asarray(leaf, jnp.float32), params)

@@ -38,5 +38,7 @@ class Decode:
     rerank_log_prob_weight: float = plain_key(
         0.0, "weight of the log-probabilities' sum over an action's tokens, for 'rerank'"
     )
-    log_prob_weight: float = plain_key(0.0, "utterance ILQL: weight of log pi beside the action's value")
+    log_prob_weight: float = plain_key(
+        0.0, "utterance ILQL and CHAI: weight of log pi beside the action's value"
+    )
     target_return: float = plain_key(-5.7, "return that a decision transformer is conditioned on")

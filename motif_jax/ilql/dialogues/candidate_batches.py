@@ -135,7 +135,7 @@ class CandidateBatches:
         return batches._replace(candidates=stacked(candidates))
 
     def all_batches(self, max_batches: int) -> list[TextBatch]:
-        """See `BucketBatches.whole`; fewer batches after a request to stop."""
+        """See `BucketBatches.all_batches`; fewer batches after a request to stop."""
         batches = self._inner.all_batches(max_batches)
         with_candidates = []
         with Progress(len(batches), "batches", "propose") as progress:

@@ -156,10 +156,11 @@ class DialogueTotals:
 
     def summary(self) -> dict[str, Any]:
         returns = np.concatenate(self._returns)
+        mean = returns.mean() if len(returns) else 0.0
         error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else 0.0
         return {
             "dialogues": self.count,
             "actions": self._actions,
-            "mean_return": float(returns.mean()),
+            "mean_return": float(mean),
             "standard_error": float(error),
         }

@@ -196,7 +196,7 @@ class StreamBatches:
             missing = self.batch_size - len(items)
             drawn = list(self._stream(rng, missing, 0))
             accepted = [dialogue for dialogue in drawn if self._accepts is None or self._accepts(dialogue)]
-            misses = 0 if accepted else misses + len(drawn)
+            misses = 0 if accepted else misses + max(1, len(drawn))
             if misses > _MAX_MISSES:
                 raise UserError(
                     f"config.filter: none of {misses:,} dialogues in a row passes it: choose a lower cutoff"

@@ -20,9 +20,9 @@ from motif_jax.ilql.agent.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.ilql.config import DialogueFilter, InitialParameters, TextConfig
 from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_rewards
 from motif_jax.ilql.dialogues.config import TokenRewardSection
-from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, share_of
 from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches, ItemLayout, ListBatches, StreamBatches
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise, utterances
+from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.tasks import own_turns, registry
@@ -167,6 +167,8 @@ def split_tokens(
         held_out_dialogues = files.read(source.held_out)
         is_held_out = np.zeros(len(dialogues), bool)
         paths.append(source.held_out)
+    if config.token_reward.file:
+        paths.append(Path(config.token_reward.file))
 
     def numbered() -> Iterator[tuple[str, tuple[int, Dialogue, str]]]:
         """(Part, (number in it, dialogue, key of its file)): the training part first, as `Tokenisation.split` reads them."""
@@ -232,7 +234,7 @@ def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
     if filters.top < 1 or filters.bottom < 1:
         share = filters.top if filters.top < 1 else filters.bottom
         order = np.argsort(-returns if filters.top < 1 else returns, kind="stable")
-        chosen = np.sort(order[: max(1, int(len(returns) * share))])
+        chosen = np.sort(order[: max(1, share_of(len(returns), share))])
     if filters.cutoff is not None:
         chosen = chosen[returns[chosen] >= filters.cutoff]
     if not len(chosen):
@@ -240,20 +242,6 @@ def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
             f"config.filter={dataclasses.asdict(filters)}: leaves none of {len(returns):,} dialogues in {dataset.folder}"
         )
     return chosen
-
-
-def read_tokenised(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
-    """The dialogues of a run's tokenised part, as text; an action's reward includes those of its tokens."""
-    dataset = TokensDataset(folder)
-    for index in range(dataset.num_items):
-        item = token_columns.item_of(dataset, index)
-        action_rewards = iter(item.utterance_rewards.tolist())
-        texts: list[str] = []
-        rewards: list[float | None] = []
-        for tokens, is_action in utterances(item, tokenizer):
-            texts.append(tokenizer.decode(tokens))
-            rewards.append(next(action_rewards) if is_action else None)
-        yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 
 def require_any_action(config: TextConfig, dialogues: Dialogues, key: str) -> None:

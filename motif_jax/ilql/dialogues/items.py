@@ -252,9 +252,7 @@ def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int
     ends = item.utterance_action_indices.tolist()
 
     # Where the environment's utterances begin: after the opening of the first, or after an action.
-    # That of a system message last: a template's own system message, in front of the others, may begin with it.
-    openings = (turns.state_start, turns.action_start, system_start_of(tokenizer) or ())
-    first = next(len(opening) for opening in openings if tuple(tokens[: len(opening)]) == opening)
+    first = len(_opening(item, tokenizer))
     after_action = len(turns.action_close) + len(turns.state_open)
     parts: list[tuple[list[int], bool]] = []
     for start, end in zip(starts, ends, strict=True):
@@ -262,6 +260,20 @@ def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int
         parts.append((tokens[start + 1 : end], True))
         first = end + 1 + after_action
     return parts + [(state, False) for state in _states(tokens[first:], turns)]
+
+
+def begins_with_system(item: TokenItem, tokenizer: TextTokenizer) -> bool:
+    """Whether the first utterance is a system message of a chat model's own turns."""
+    turns = turns_of(tokenizer)
+    return _opening(item, tokenizer) not in (turns.state_start, turns.action_start)
+
+
+def _opening(item: TokenItem, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    """The tokens before the first utterance."""
+    turns = turns_of(tokenizer)
+    # That of a system message last: a template's own system message, in front of the others, may begin with it.
+    openings = (turns.state_start, turns.action_start, system_start_of(tokenizer) or ())
+    return next(opening for opening in openings if tuple(item.tokens[: len(opening)].tolist()) == opening)
 
 
 def _states(tokens: list[int], turns: Turns) -> list[list[int]]:

@@ -6,11 +6,14 @@ items: `terminal` bool, `return` float64 without rewards of tokens.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from motif_jax.ilql.dialogues.items import TokenItem, terminals
+from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, Dialogue
+from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, begins_with_system, terminals, utterances
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 
@@ -73,3 +76,20 @@ def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal
         utterance_rewards=utterance_rewards,
         utterance_terminals=terminals(len(ends), terminal),
     )
+
+
+def read_dialogues(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
+    """The dialogues of a run's tokenised part, as text; an action's reward includes those of its tokens."""
+    dataset = TokensDataset(folder)
+    for index in range(dataset.num_items):
+        item = item_of(dataset, index)
+        action_rewards = iter(item.utterance_rewards.tolist())
+        texts: list[str] = []
+        rewards: list[float | None] = []
+        for tokens, is_action in utterances(item, tokenizer):
+            texts.append(tokenizer.decode(tokens))
+            rewards.append(next(action_rewards) if is_action else None)
+        meta: dict[str, Any] = {}
+        if begins_with_system(item, tokenizer):
+            meta[ROLES] = [SYSTEM, *("user" if reward is None else "assistant" for reward in rewards[1:])]
+        yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]), meta)

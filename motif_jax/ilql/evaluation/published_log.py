@@ -36,7 +36,7 @@ def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], confi
     log = {
         "all_logs": {
             "env_reward": float(np.mean([row["return"] for row in rows])),
-            "token_reward": float(np.mean([row["token_return"] for row in rows])),
+            "token_reward": float(np.mean([row.get("token_return", row["return"]) for row in rows])),
             "kl": float(np.mean([row.get("divergence") or 0.0 for row in rows])),
         },
         "eval_dump": {"results": results, "entropies": entropies},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
-from motif_jax.ilql.dialogues import dialogue_data, files
+from motif_jax.ilql.dialogues import dialogue_data, files, token_columns
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer
 from motif_jax.ilql.evaluation import text_setup, text_values
@@ -51,8 +50,10 @@ def dialogues_of(
 ) -> Dialogues:
     """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the training in the folder `agent`.
 
+    Those with actions beyond the agent's positions, which a training cuts, are left out, and a line says how many.
+
     Raises:
-      UserError: there are none, or they do not fit the agent.
+      UserError: there are none, or they do not fit the agent's tokens.
     """
     if data:
         dialogues: Iterable[Dialogue] = files.read(files.find(data, "data"))
@@ -62,15 +63,28 @@ def dialogues_of(
             raise UserError(
                 f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
             )
-        dialogues = dialogue_data.read_tokenised(held_out, tokenizer)
-    with_actions = (
-        dialogue for dialogue in dialogues if any(reward is not None for reward in dialogue.rewards)
-    )
-    first = Dialogues.of(itertools.islice(with_actions, count))
-    if not len(first):
-        raise UserError(f"config.data={data}: must hold actions (utterances of the agent), and has none")
-    text_values.require_fit(network, tokenizer, first, f"config.data={data}")
-    return first
+        dialogues = token_columns.read_dialogues(held_out, tokenizer)
+    kept: list[Dialogue] = []
+    too_long = 0
+    for number, dialogue in enumerate(dialogues):
+        if len(kept) == count:
+            break
+        if all(reward is None for reward in dialogue.rewards):
+            continue
+        if text_values.fits(network, tokenizer, dialogue, f"config.data={data}: dialogue {number}"):
+            kept.append(dialogue)
+        else:
+            too_long += 1
+    if too_long:
+        room = network.model.config.max_length
+        print(
+            f"left out, since their actions go beyond the agent's {room:,} positions: {too_long:,} of the dialogues"
+        )
+    if not kept:
+        raise UserError(
+            f"config.data={data}: must hold actions (utterances of the agent) within its positions, and has none"
+        )
+    return Dialogues.of(kept)
 
 
 def rows(

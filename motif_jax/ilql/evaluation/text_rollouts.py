@@ -59,6 +59,9 @@ def evaluation_decoding(
 def check(games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork) -> None:
     """Raises UserError for a way to write actions that cannot work in the training's evaluations."""
     decoding = evaluation_decoding(games.decode, method.name, network.model.config, 1)
+    if games.episodes and task.options.get("environment"):
+        # A class of the user's, which has to be there; a server, which other tasks play with, need not run.
+        task.check_episodes()
     if games.episodes and playable(task):
         AgentDecoder(network, method.q_min, method.q_max).check(decoding)
 

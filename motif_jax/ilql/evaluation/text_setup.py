@@ -19,7 +19,7 @@ from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer
+from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.evaluation import text_episodes
 from motif_jax.ilql.evaluation.config import TextSpeaker
@@ -132,7 +132,11 @@ class TextEvalSetup:
         """The numbers of an episode for the journal, JSON-able; with those of every token where `tokens` is set."""
         dialogue = episode.dialogue
         actions = [action for action in episode.actions if action.tokens is not None]
-        token_rewards = float(sum(self.token_reward(action.tokens).sum() for action in actions))
+        if len(actions) == len(episode.actions):
+            token_rewards = float(sum(self.token_reward(action.tokens).sum() for action in actions))
+        else:  # a policy of the task writes texts: their tokens are the tokenizer's
+            item = tokenise(dialogue, self.tokenizer, self.token_reward)
+            token_rewards = float(item.rewards.sum()) - dialogue.total
         row: dict[str, Any] = {
             "index": episode.index,
             "seed": text_episodes.environment_seed(seed, episode.index),
@@ -171,17 +175,18 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
         "seed": config.seed,
         "drawn_from": registry.drawn_from(task),
     }
-    tokenizer = task.tokenizer()
     token_reward = dialogue_data.token_reward_of(config.token_reward)
     if config.policy:
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
         policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)
-        return TextEvalSetup(task, policy, plan, tokenizer, token_reward)
+        return TextEvalSetup(task, policy, plan, task.tokenizer(), token_reward)
     if model_agent.is_model(agent):
+        # It has a tokenizer of its own; the task's need not be there.
         saved = model_agent.load(agent, "agent", name, task, options, config.dtype)
         tokenizer = saved.tokenizer
     else:
         saved = agent_folder.load(agent, task=task, dtype=config.dtype)
+        tokenizer = task.tokenizer()
     decoder = decoder_of(saved)
     decoding = decoding_of(config.decode, about)
     decoder.check(decoding)

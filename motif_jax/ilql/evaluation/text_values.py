@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -98,16 +99,27 @@ def require_fit(
 ) -> None:
     """Raises UserError for dialogues with texts that the tokenizer cannot encode, or actions after the network's last position."""
     longest = _most_tokens(network)
-    reward = constant(0.0)
     for number, dialogue in enumerate(dialogues):
-        try:
-            actions = tokenise(dialogue, tokenizer, reward).action_indices
-        except (ValueError, KeyError) as error:
-            raise UserError(f"{source}: dialogue {number} does not fit the agent's tokens: {error}") from None
-        if longest is not None and len(actions) and actions[-1] + 2 > longest:
+        last = last_position(tokenizer, dialogue, f"{source}: dialogue {number}")
+        if longest is not None and last > longest:
             raise UserError(
-                f"{source}: dialogue {number} has actions up to token {actions[-1] + 2}, the agent {longest} positions"
+                f"{source}: dialogue {number} has actions up to token {last}, the agent {longest} positions"
             )
+
+
+def fits(network: TextAgentNetwork, tokenizer: TextTokenizer, dialogue: Dialogue, source: str) -> bool:
+    """Whether all actions of a dialogue lie within the network's positions. Raises UserError: the tokenizer cannot encode it."""
+    longest = _most_tokens(network)
+    return last_position(tokenizer, dialogue, source) <= (math.inf if longest is None else longest)
+
+
+def last_position(tokenizer: TextTokenizer, dialogue: Dialogue, source: str) -> int:
+    """How many positions a dialogue takes to its last action, 0 without any. Raises UserError: the tokenizer cannot encode it."""
+    try:
+        actions = tokenise(dialogue, tokenizer, constant(0.0)).action_indices
+    except (ValueError, KeyError) as error:
+        raise UserError(f"{source} does not fit the agent's tokens: {error}") from None
+    return int(actions[-1]) + 2 if len(actions) else 0
 
 
 def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogue]:
@@ -200,7 +212,7 @@ def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
 
 
 class Pair(NamedTuple):
-    """Indices of two dialogues that differ from action `turn` on: an expert's and another one."""
+    """Indices of two dialogues that go apart at action `turn`, where both may still say the same: an expert's and another one."""
 
     expert: int
     other: int
@@ -238,7 +250,8 @@ def ranking_accuracy(
 ) -> dict[str, float]:
     """'KIND_q_rank_acc_-I' (and 'q_target'): share of pairs in which Q of the expert's token I from the action's end exceeds the other's.
 
-    By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs.
+    By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs. Where both said the same up to that token,
+    Q is the same and does not exceed: 'KIND_q_rank_ties_-I' is the share of these pairs.
     """
     is_right: dict[str, list[bool]] = defaultdict(list)
     counts = Counter(f"{pair.kind}_pairs" for pair in pairs)
@@ -254,6 +267,8 @@ def ranking_accuracy(
                 continue
             q_above = expert.values.q[expert_token] > other.values.q[other_token]
             target_above = expert.values.target_q[expert_token] > other.values.target_q[other_token]
+            is_tie = expert.values.q[expert_token] == other.values.q[other_token]
             is_right[f"{pair.kind}_q_rank_acc_-{back}"].append(bool(q_above))
+            is_right[f"{pair.kind}_q_rank_ties_-{back}"].append(bool(is_tie))
             is_right[f"{pair.kind}_q_target_rank_acc_-{back}"].append(bool(target_above))
     return {**{name: float(np.mean(values)) for name, values in is_right.items()}, **counts}

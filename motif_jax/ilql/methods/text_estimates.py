@@ -70,7 +70,7 @@ class Estimator:
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
             return self._proposal_estimates(
-                learned["heads"], frozen["target"]["heads"], states[VALUES], batch
+                heads_of(learned, frozen), frozen["target"]["heads"], states[VALUES], batch
             )
 
         log_probs, context, entropies = self._log_probs(params, additions, states, batch)
@@ -100,7 +100,7 @@ class Estimator:
         keys: Mapping[str, jax.Array],
     ) -> Estimates:
         """V, Qs, target Qs and the bootstrap of Q; advantages where the policy's weights depend on them."""
-        heads = learned["heads"]
+        heads = heads_of(learned, frozen)
         target_heads = frozen["target"]["heads"]
         values = self._values(heads, states[VALUES], batch, keys.get(_HEADS))
         qs = self._qs(heads, states[VALUES], batch, keys.get(_HEADS))
@@ -138,7 +138,7 @@ class Estimator:
         if keys and not self.target_dropout:
             params, additions = joined(learned, frozen)
             without_dropout = self._run(params, additions, batch, {}, (VALUES,))
-            values = self._values(learned["heads"], without_dropout[VALUES], batch, None)
+            values = self._values(heads_of(learned, frozen), without_dropout[VALUES], batch, None)
         return target_q - values[:, :-1]
 
     def _proposal_estimates(
@@ -372,3 +372,8 @@ def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if "prefix" in learned:
         params["prefix"] = learned["prefix"]
     return params, additions
+
+
+def heads_of(learned: Any, frozen: Any) -> Any:
+    """The heads of Q and V, which are frozen where no loss trains them; None for an agent without values."""
+    return learned.get("heads", frozen.get("heads"))

@@ -42,7 +42,10 @@ class RecordedDialogues(FileTokenTask):
         return files.read(files.find(self.options["data"], "data"))
 
     def files(self) -> dict[str, Path]:
-        return {"data": files.find(self.options["data"], "data")} if self.options["data"] else {}
+        # Games in an environment do not depend on the recorded dialogues, which need not be there any more.
+        if not self.options["data"] or self.options["environment"]:
+            return {}
+        return {"data": files.find(self.options["data"], "data")}
 
     def count(self, kind: str) -> int:
         return len(self._dialogues)

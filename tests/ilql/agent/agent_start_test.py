@@ -14,7 +14,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql import text_run
 from motif_jax.ilql.agent import agent_folder, agent_start
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
-from motif_jax.ilql.config import InitialParameters, TextConfig, TextMethod, TextTrunks
+from motif_jax.ilql.config import InitialParameters, LossWeights, TextConfig, TextMethod, TextTrunks
 from motif_jax.ilql.dialogues.items import Vocabulary
 from motif_jax.ilql.tasks import registry
 from tests import text_agents
@@ -89,8 +89,16 @@ class Beginning(NamedTuple):
     fresh: Any
 
 
-def begin(method: str, initial: InitialParameters, patterns: str = "", **options: Any) -> Beginning:
+def begin(
+    method: str,
+    initial: InitialParameters,
+    patterns: str = "",
+    loss: LossWeights | None = None,
+    **options: Any,
+) -> Beginning:
     config = TextConfig(task="wordle", method=TextMethod(name=method, **options), initial=initial)
+    if loss is not None:
+        config = dataclasses.replace(config, loss=loss)
     config = dataclasses.replace(config, lora=dataclasses.replace(config.lora, patterns=patterns))
     tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
     settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
@@ -223,3 +231,15 @@ def test_a_run_with_other_parts_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=f"config.initial.{part}={runs[run]}: {message}"):
         begin(method, InitialParameters(**{part: runs[run]}), **options)
+
+
+def test_heads_without_a_loss_are_frozen(runs: dict[str, str]) -> None:
+    """As of AWAC on a finished critic: the weight decay alone would change them."""
+    initial = InitialParameters(policy=runs["bc"], value=runs["ilql"])
+
+    start, params, _ = begin("awac", initial, loss=LossWeights(q=0.0, v=0.0, policy=1.0))
+
+    assert set(start.learned) == {"trunks"}
+    assert set(start.learned["trunks"]) == {"policy"}
+    assert_equal(start.frozen["heads"], agent_folder.load(runs["ilql"]).params["heads"])
+    assert_equal(params["heads"], start.frozen["heads"])

@@ -338,3 +338,33 @@ def test_a_description_without_a_task_is_refused(tmp_path: Path, task: str, entr
 
     with pytest.raises(UserError, match=r"dialogues\.json is damaged \(config has no options of the task"):
         dialogue_data.source_of(TextConfig(data=str(tmp_path), task=task))
+
+
+def test_data_that_changed_after_they_were_tokenised_are_refused(tmp_path: Path) -> None:
+    splitter(tmp_path, 0.25, [None] * 20)("tokens")
+    changed = splitter(tmp_path, 0.25, [None] * 40)
+
+    with pytest.raises(UserError, match="train was tokenised from data that have changed since"):
+        changed("tokens")
+
+
+def test_data_that_moved_are_the_same(tmp_path: Path) -> None:
+    splitter(tmp_path, 0.25, [None] * 20)("tokens")
+    (tmp_path / "d.parquet").rename(tmp_path / "moved.parquet")
+    config = TextConfig(data=str(tmp_path / "moved.parquet"), held_out=HeldOutDialogues(share=0.25))
+    source = dialogue_data.source_of(config)
+
+    parts = dialogue_data.split_tokens(config, source, Letters(), tmp_path / "tokens", lambda: False)
+
+    assert parts is not None
+
+
+def test_a_share_is_not_one_less_by_rounding() -> None:
+    assert [dialogue.share_of(100, share) for share in (0.29, 0.58, 0.57, 0.999)] == [29, 58, 57, 99]
+
+
+def test_a_large_reward_leaves_other_dialogues_their_returns() -> None:
+    rewards = (1e18, 0.5, 0.1)
+    dialogues = dialogue.Dialogues.of(dialogue.Dialogue(("a",), (reward,), True) for reward in rewards)
+
+    assert dialogues.returns().tolist() == list(rewards)

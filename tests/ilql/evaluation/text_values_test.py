@@ -13,6 +13,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
@@ -118,6 +119,9 @@ def test_accuracy_counts_from_the_end_of_an_action() -> None:
         "x_q_rank_acc_-1": 0.5,  # 3 > 1, but not 3 > 5
         "x_q_rank_acc_-2": 0.5,  # not 2 > 2, but 2 > 0
         "x_q_rank_acc_-3": 0.0,
+        "x_q_rank_ties_-1": 0.0,
+        "x_q_rank_ties_-2": 0.5,
+        "x_q_rank_ties_-3": 0.0,
         "x_q_target_rank_acc_-1": 0.5,
         "x_q_target_rank_acc_-2": 0.0,
         "x_q_target_rank_acc_-3": 1.0,
@@ -254,3 +258,19 @@ def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_p
         for number, position in enumerate(row.item.action_indices):
             expected = log_probs[0, position, row.item.tokens[position + 1]]
             np.testing.assert_allclose(row.values.log_probs[number], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_dialogues_beyond_the_positions_are_left_out_with_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "talk.parquet"
+    parquet.write(path, [ALL], {})
+
+    first = recorded_texts.dialogues_of("", str(path), network_of(12), TOKENIZER, 2)
+
+    assert [dialogue.texts for dialogue in first] == [RUNNING.texts]
+    assert capsys.readouterr().out == (
+        "left out, since their actions go beyond the agent's 12 positions: 2 of the dialogues\n"
+    )
+    with pytest.raises(UserError, match="within its positions, and has none"):
+        recorded_texts.dialogues_of("", str(path), network_of(3), TOKENIZER, 2)

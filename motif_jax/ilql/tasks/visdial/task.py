@@ -33,8 +33,10 @@ KEYS: Mapping[str, Key] = {
         MODES,
         "'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>",
     ),
-    "goal": Key(1.0, "share of the possible progress at which a talk of env_stops ends"),
-    "percentile": Key(0.5, "percentile of the pictures' features, for progress"),
+    "goal": Key(1.0, "progress at which nothing is left to learn about a picture"),
+    "percentile": Key(
+        0.5, "share of the possible progress, from the first to the goal, at which a talk of env_stops ends"
+    ),
     "yes_no": one_of(
         tuple(YES_NO),
         "answers that cost yes_no_reward besides, in env_stops: 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words)",

@@ -18,7 +18,7 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json
-from motif_jax.ilql.dialogues.dialogue import Dialogues
+from motif_jax.ilql.dialogues.dialogue import Dialogues, share_of
 from motif_jax.ilql.tasks.wordle import colours
 from motif_jax.ilql.tasks.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
 from motif_jax.ilql.tasks.wordle.colours import ABSENT, ALL_HERE, CODES, ELSEWHERE, HERE, NUM_CODES, letters
@@ -40,14 +40,15 @@ class Tweet(NamedTuple):
 
 
 def rows_of(text: str) -> tuple[int, ...]:
-    """Colour codes of the first block of rows of five squares in a text, up to six rows or the winning one."""
-    codes: list[int] = []
-    for line in text.split("\n"):
-        if len(line) == LENGTH and all(square in SQUARES for square in line) and len(codes) < TRIES:
-            codes.append(sum(SQUARES[square] * 3**position for position, square in enumerate(line)))
-        elif codes:
-            break
-    return _until_won(codes)
+    """Colour codes of the first longest run of rows of five squares in a text, up to six rows or the winning one."""
+    runs: list[list[int]] = [[]]
+    for line in map(str.strip, text.splitlines()):
+        is_row = len(line) == LENGTH and all(square in SQUARES for square in line)
+        if is_row and len(runs[-1]) < TRIES:
+            runs[-1].append(sum(SQUARES[square] * 3**position for position, square in enumerate(line)))
+        elif runs[-1]:
+            runs.append([])
+    return _until_won(max(runs, key=len))  # the first of equals
 
 
 def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
@@ -178,7 +179,7 @@ def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list
     lost = np.array([ALL_HERE not in tweet.codes for tweet in tweets])
     rows = np.array([len(tweet.codes) for tweet in tweets])
     order = np.argsort(rows) if rows_only else np.argsort(rows + TRIES * lost, kind="stable")
-    return [tweets[index] for index in order[: int(len(tweets) * share)]]
+    return [tweets[index] for index in order[: share_of(len(tweets), share)]]
 
 
 class TweetGames:

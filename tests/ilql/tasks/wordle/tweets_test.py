@@ -90,7 +90,7 @@ def test_the_best_games_and_how_the_published_code_ranks_them():
     assert tweets.best(games, 0.5, rows_only=True) == [games[2], games[3]]
 
 
-def test_rows_are_the_first_block_of_squares_until_the_word():
+def test_rows_are_the_first_longest_run_of_squares_until_the_word():
     row = "⬛🟨🟩⬜🟦"
     won = "🟧🟩🟩🟩🟩"
     code = 3 + 2 * 9 + 81
@@ -98,6 +98,10 @@ def test_rows_are_the_first_block_of_squares_until_the_word():
     assert tweets.rows_of("\n".join([row] * 8)) == (code,) * 6
     assert tweets.rows_of(f"{row}\n{won}\n{row}") == (code, 242)
     assert tweets.rows_of(f"{row}⬛\n{row[:4]}\n") == ()
+    assert tweets.rows_of(f"{row}\n\n{row}\n{row}\n{won}") == (code, code, 242)
+    # As Windows ends lines, and with blanks behind a row.
+    assert tweets.rows_of(f"Wordle 210 2/6\r\n\r\n{row}\r\n{won}") == (code, 242)
+    assert tweets.rows_of(f"{row} \n{won}\t") == (code, 242)
 
 
 def test_days_have_their_words(tmp_path):
