@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
     """Writes the joined dataset into `workdir`, the pairs of the first dataset first."""
     with run_folder.opened(workdir, config, IDENTITY):
         if _is_complete(workdir):
+            # Of a writer that was killed behind its last file.
+            shutil.rmtree(workdir / layout.STAGING, ignore_errors=True)
             print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return
         datasets = [PairsDataset.open(folder) for folder in checks.listed(config.dataset_dirs)]

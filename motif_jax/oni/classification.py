@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import optax
 
+from motif_jax.core import seeds
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.core.verdicts import SINGLE, YES
 from motif_jax.nets.classifier import MessageClassifier
@@ -31,7 +32,8 @@ class ClassifierModel(Model):
         optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
         super().__init__(network, optimizer, config.training.members)
         # Raw data of the key of dropout: a typed key would lie on one device.
-        self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
+        key = jax.random.key(seeds.derive(seed, "reward dropout") % (1 << 31))
+        self._key = np.asarray(jax.random.key_data(key))
         self._step = jax.jit(self._numbered_step, static_argnames="length")
 
     def step(

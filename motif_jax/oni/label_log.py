@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from motif_jax.core.checked_lines import LineWriter, read_lines
+from motif_jax.core.checked_lines import LineWriter, decode_line, read_lines
 from motif_jax.core.errors import UserError
 from motif_jax.oni.label_queue import Label
 
@@ -30,7 +30,8 @@ def _encode(label: Label) -> tuple[str, dict[str, Any]]:
     if label.probability is not None:
         value["p"] = label.probability
     if label.seconds:
-        value["seconds"] = round(label.seconds, 4)
+        # Never 0, which is of an answer that was not asked for.
+        value["seconds"] = max(round(label.seconds, 4), 1e-4)
     if label.tokens:
         value["tokens"] = label.tokens
     key = hashlib.blake2b("\0".join(label.items).encode(), digest_size=16).hexdigest()
@@ -67,31 +68,51 @@ class LabelLog(LineWriter):
     """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or another process does."""
 
     def __init__(self, path: Path) -> None:
-        # The length to which the next labels cut the file.
-        self._rewound_to: int | None = None
+        # Labels after a checkpoint that the run has not come to again, with the byte at which each one's line ends; and the byte up
+        # to which it has.
+        self._later: list[tuple[Label, int]] = []
+        self._position: int | None = None
         try:
             super().__init__(path)
         except BlockingIOError:
             raise UserError(f"{path} is being written by another process") from None
 
     def add(self, labels: Iterable[Label]) -> None:
-        """Writes labels, over those that `rewind` returned; only `sync` waits for the disk. Raises UserError: the file cannot be written."""
-        if self._rewound_to is not None:
-            self.cut(self._rewound_to)
-            self._rewound_to = None
-        self.append(map(_encode, labels), wait=False)
+        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be written.
+
+        Those that stand next among the labels that `rewind` returned stay as they are. The first other one takes the place of
+        the rest.
+        """
+        new = list(labels)
+        while new and self._later and new[0] == self._later[0][0]:
+            _, self._position = self._later.pop(0)
+            del new[0]
+        if not new:
+            return
+        if self._position is not None:
+            self.cut(self._position)
+            self._later = []
+            self._position = None
+        self.append(map(_encode, new), wait=False)
 
     def length(self) -> int:
-        """Bytes of the file, without the labels that `rewind` returned."""
-        return super().length() if self._rewound_to is None else self._rewound_to
+        """Bytes of the file, without the labels that the run has not come to again."""
+        return super().length() if self._position is None else self._position
 
     def rewind(self, length: int) -> list[Label]:
         """Returns the labels after a checkpoint, at which the log had `length` bytes.
 
-        They have been paid for, and stay in the file until `add` writes what a run has made of them: one that ends before,
-        because its server is away, finds them again.
+        They have been paid for, and stay in the file until `add` comes to them or writes others: a run that ends before finds
+        them again.
         """
-        num_before = len(list(read_log(self.path, length)))
-        later = list(read_log(self.path))[num_before:]
-        self._rewound_to = length
-        return later
+        self._later = []
+        self._position = length
+        with open(self.path, "rb") as file:
+            file.seek(length)
+            end = length
+            for line in file:
+                end += len(line)
+                record = decode_line(line)
+                if record is not None:
+                    self._later.append((_decode(record[1]), end))
+        return [label for label, _ in self._later]

@@ -316,11 +316,29 @@ class LabelBookkeeper:
                 "step": self._step,
             }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Resumes from a `state`, before any question is asked."""
+    def count_paid(self, labels: Sequence[Label]) -> None:
+        """Counts labels that a run got before it was ended, after its checkpoint: they cost no budget again, and are not asked again."""
+        with self._lock:
+            self._count_paid(labels)
+
+    def _count_paid(self, labels: Sequence[Label]) -> None:
+        # The published code asks again however often a text was answered, and its log has the first label alone.
+        if self._published:
+            return
+        self._settled.update(hash(label.items) for label in labels)
+        # Both orders of two texts are labels of one question. Labels of the store and of equal texts cost nothing.
+        asked = {frozenset(label.items): label for label in labels if label.seconds or label.tokens}
+        self._totals["questions"] += len(asked)
+        self._totals["answers"] += len(asked)
+        # The log has the sum of a question's tokens.
+        self._totals["prompt_tokens"] += sum(label.tokens for label in asked.values())
+
+    def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
+        """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `count_paid`."""
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
+            self._count_paid(later)
             # Before the queue: reported labels are not asked again.
             for item, *answer in state.get("ready", []):
                 self._ready.append(Label(tuple(item), *answer))

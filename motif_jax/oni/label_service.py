@@ -113,7 +113,8 @@ class LabelService(LabelBookkeeper):
         """
         self._check()
         super().enqueue(items, counts, scores, step)
-        self._events.put(None)
+        if self._is_server:
+            self._events.put(None)
 
     def poll(self) -> list[Label]:
         """The labels that have arrived since the last call. An annotator without a server answers its questions now.
@@ -235,6 +236,7 @@ class LabelService(LabelBookkeeper):
     def _handle(self, events: Sequence[_Event]) -> None:
         """Keeps the answers among the events. Raises the first fault among them that cannot pass."""
         answered = []
+        failures: list[tuple[float, ServerError]] = []  # when it was sent, and its error
         fault: BaseException | None = None
         for event in events:
             if isinstance(event, StoppedError):
@@ -246,7 +248,7 @@ class LabelService(LabelBookkeeper):
                     answered.append((pending, question, event.result(), time.monotonic() - sent))
                 elif isinstance(error, ServerError):
                     self.failed(pending)
-                    self._note_failure(sent, error)
+                    failures.append((sent, error))
                 else:
                     fault = fault or error
         if answered:
@@ -254,6 +256,9 @@ class LabelService(LabelBookkeeper):
             self._failures = 0
             self._keep(answered)
             self._set_server_up(True)
+        # After the answers: a server that gave some is not away.
+        for sent, error in failures:
+            self._note_failure(sent, error)
         # Only now, so that answers before a fault are kept, too: they were paid for.
         if fault is not None:
             raise fault

@@ -141,6 +141,9 @@ class NetworkReward(OnlineReward, abc.ABC):
         return True
 
     def advance(self, arrived: int) -> bool:
+        if self.config.training.schedule == "published":
+            # A call of answers is an arrival, whether or not their texts had labels.
+            arrived = self.answered
         self.schedule.update(arrived, len(self.labels), self.asking)
         changed = self._collect()
         amount = self.schedule.amount()

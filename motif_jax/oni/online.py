@@ -43,6 +43,7 @@ class OnlineReward(RewardKind):
       step: environment steps of the run before the next batch.
       version: number of changes of the reward so far.
       asking: questions that were in flight when labels were last collected.
+      answered: labels that arrived then, those of texts that had one too.
     """
 
     keeps_state = True
@@ -68,6 +69,7 @@ class OnlineReward(RewardKind):
         self.step = 0
         self.version = 0
         self.asking = 0
+        self.answered = 0
         # The batch at which the reward last changed, and the number of labels in the log.
         self._changed = 0
         self._labels = 0
@@ -98,6 +100,7 @@ class OnlineReward(RewardKind):
         if not self._restored:
             # A run without a checkpoint begins again, with the labels that its first try has got.
             self._later = self._log.rewind(0)
+            self.source.count_paid(self._later)
         self.source.start(self.stopped)
 
     def close(self) -> None:
@@ -212,8 +215,8 @@ class OnlineReward(RewardKind):
         """Takes the labels that have arrived, so that the batch of update `update_index` is paid with them."""
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
-        arrived = [*self._later, *self.source.poll()]
-        self._later = []
+        arrived = [*self._due(update_index), *self.source.poll()]
+        self.answered = len(arrived)
         changes = self.apply_labels([self._dated(label, update_index) for label in arrived])
         has_advanced = self.advance(len(changes))
         if has_advanced or changes:
@@ -222,6 +225,15 @@ class OnlineReward(RewardKind):
         self._labels += len(changes)
         self.learning.add_labels(changes)
         self._log.add(changes)
+
+    def _due(self, update_index: int) -> list[Label]:
+        """The labels from after the checkpoint that count now: in a serial run at their own batch, so that it ends with the same bits."""
+        later = self._later
+        if not self.run.config.serial:
+            self._later = []
+            return later
+        self._later = [label for label in later if label.update_index > update_index]
+        return [label for label in later if label.update_index <= update_index]
 
     def _dated(self, label: Label, update_index: int) -> Label:
         """A label with the batch that it first counts in, and with the first step of its texts."""
@@ -264,7 +276,7 @@ class OnlineReward(RewardKind):
         book = json.loads(np.asarray(state["book"]).tobytes())
         if self._log.length() < book["length"]:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_LOG_REMEDY}")
-        # Labels from after the checkpoint count again, from the first batch on.
+        # Labels from after the checkpoint count again, and are not paid again.
         self._later = self._log.rewind(book["length"])
         labels = read_labels(self._log.path, book["length"], book["labels"], "the checkpoint", _LOG_REMEDY)
         self.stats = MessageStats.unpack(np.asarray(state["met"]))
@@ -280,7 +292,7 @@ class OnlineReward(RewardKind):
         self.learning.restore(labels)
         if book["own"] is not None:
             self.restore_own(state["own"], book["own"])
-        self.source.restore(book["source"])
+        self.source.restore(book["source"], self._later)
         self._restored = True
 
     def metrics(self) -> dict[str, float]:

@@ -35,7 +35,7 @@ class Schedule:
         self.arrived = 0
 
     def update(self, new_labels: int, size: int, asking: int) -> None:
-        """Called once per update: `new_labels` have arrived, there are `size` in all, and `asking` questions are pending."""
+        """Called once per update: `new_labels` have arrived (published: answers), there are `size` in all, and `asking` questions are pending."""
         if self._published and size >= LARGE:
             self.owed = 1
             self.arrived = 0

@@ -246,3 +246,33 @@ def test_a_model_is_asked_in_both_orders(make, tmp_path) -> None:
     forward, reverse = (answer.probabilities for _, answer in answers)
     expected = (forward[FIRST] + forward[TIE] / 2 + reverse[SECOND] + reverse[TIE] / 2) / 2
     assert label.probability == pytest.approx(expected, abs=1e-5)
+
+
+def test_answers_that_were_paid_for_cost_no_budget_again(make):
+    """A run that is killed after its checkpoint has spent what it spent."""
+    source = make(queue__budget__questions=3)
+    state = source.state()
+    labels = ask(source, ("k",), ("b",))
+    assert {label.items for label in labels} == {("k",), ("b",)}
+
+    resumed = make(queue__budget__questions=3)
+    resumed.restore(state, labels)
+    asked = ask(resumed, ("k",), ("c",), ("d",), ("e",))
+
+    # One question is left, and those with a label are not asked.
+    assert len(Counting.asked) == len(asked) == 1
+    assert Counting.asked[0] in {("c",), ("d",), ("e",)}
+    assert resumed.metrics()["annotator/questions"] == 3
+    assert resumed.metrics()["annotator/tokens"] == 36
+
+
+def test_both_orders_that_were_paid_for_are_one_question(make):
+    source = make(PAIR)
+    state = source.state()
+    labels = ask(source, ("k", "b"), ("b", "k"), ("a", "a"))
+
+    resumed = make(PAIR)
+    resumed.restore(state, labels)
+
+    assert resumed.metrics()["annotator/questions"] == 1
+    assert (ask(resumed, ("b", "k"), ("k", "b")), Counting.asked) == ([], [])

@@ -48,6 +48,7 @@ class Answers:
         self.asked: list[Items] = []
         self.scores: list[Any] = []
         self.answered: set[Items] = set()
+        self.paid: set[Items] = set()  # before the run was ended
         self.polls = 0
         self.started = self.closed = False
 
@@ -60,7 +61,7 @@ class Answers:
         assert self.form is PAIR or not self.answered & set(items), "what has a label is not asked"
         self.scores.append(scores)
         for item in items:
-            if item not in self.waiting and item not in self.answered:
+            if item not in self.waiting and item not in self.answered | self.paid:
                 self.waiting[item] = self.polls + (1 if item in self.store else self.delay)
                 self.asked += [] if item in self.store else [item]
 
@@ -86,10 +87,15 @@ class Answers:
     def state(self) -> dict[str, Any]:
         return {"waiting": [list(item) for item in self.waiting]}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def count_paid(self, labels: Sequence[Label]) -> None:
+        self.paid |= {label.items for label in labels}
+
+    def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
         assert not self.started
+        self.count_paid(later)
         for item in state["waiting"]:
-            self.waiting[tuple(item)] = self.polls + self.delay
+            if tuple(item) not in self.paid:
+                self.waiting[tuple(item)] = self.polls + self.delay
 
     def close(self) -> None:
         self.closed = True

@@ -96,7 +96,10 @@ def judged_pairs(
         # A pair and its reverse are one, in the order that came first.
         key = (second, first) if (second, first) in pairs else (first, second)
         if key in pairs:
-            pairs[key] = pairs[key]._replace(occurrences=pairs[key].occurrences + 1)
+            pair = pairs[key]._replace(occurrences=pairs[key].occurrences + 1)
+            if key != (first, second):
+                pair = _with_reverse(pair, _by_order(questions, answers, index, is_reversed=True))
+            pairs[key] = pair
             continue
         by_order = _by_order(questions, answers, index)
         winners = [label for label, _ in by_order.values()]
@@ -113,15 +116,30 @@ def judged_pairs(
     return sorted(pairs.values(), key=lambda pair: -pair.occurrences)
 
 
+def _with_reverse(pair: JudgedPair, by_order: dict[bool, tuple[int, float]]) -> JudgedPair:
+    """The pair with what was answered about its reverse, where that was a question of its own (orders=given)."""
+    if True not in by_order or not math.isnan(pair.shown_second):
+        return pair
+    label, probability = by_order[True]
+    is_answered = not math.isnan(pair.shown_first)
+    return pair._replace(shown_second=probability, orders_agree=label == pair.label if is_answered else None)
+
+
 def _by_order(
-    questions: QuestionList, answers: Sequence[StoredAnswer | None], index: int
+    questions: QuestionList,
+    answers: Sequence[StoredAnswer | None],
+    index: int,
+    is_reversed: bool = False,
 ) -> dict[bool, tuple[int, float]]:
     """By whether a question showed the pair's first caption second: the pair's label by it, and the first caption's probability.
 
-    Questions without a verdict are left out.
+    Questions without a verdict are left out. Of a pair that `is_reversed` the other caption is called the first.
     """
     by_order = {}
-    for question, swapped in zip(questions.question_indices[index], questions.swapped[index], strict=True):
+    for question, was_swapped in zip(
+        questions.question_indices[index], questions.swapped[index], strict=True
+    ):
+        swapped = bool(was_swapped) != is_reversed
         answer = answers[question]
         if answer is None or answer.label == UNKNOWN:
             continue
@@ -164,9 +182,14 @@ def _overview(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> list[Any]:
     if "mass" in figures:
         tiles.append(("mass", _percent(figures["mass"]), "of the probability is on the verdicts"))
     if summary.reference:
-        equal = sum(pair.label == pair.reference_label for pair in pairs)
+        known = [pair for pair in pairs if UNKNOWN not in (pair.label, pair.reference_label)]
+        equal = sum(pair.label == pair.reference_label for pair in known)
         tiles.append(
-            (f"as {summary.reference}", _percent(equal / max(1, len(pairs))), "of the different pairs")
+            (
+                f"as {summary.reference}",
+                _percent(equal / max(1, len(known))),
+                "of the different pairs that both know",
+            )
         )
     parts: list[Any] = [html.tiles(tiles), html.verdict(figures["advice"])]
     parts.append(_charts(pairs))

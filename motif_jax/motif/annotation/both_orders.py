@@ -70,7 +70,8 @@ def averaged(answer: Answer, turned: Answer) -> Answer:
     forward = _probabilities(answer)
     reverse = _probabilities(turned)[labels.TURNED[: len(PAIR.verdicts)]]
     mean = labels.mean_probabilities(np.stack([forward, reverse])[:, None])
-    label = int(labels.most_probable(mean)[0])
+    verdicts = np.array([[answer.label], [labels.TURNED[turned.label]]], np.int8)
+    label = int(labels.agreed(verdicts, mean)[0])
     tokens = tuple(map(sum, zip(answer.tokens, turned.tokens, strict=True)))
     known_masses = [one.mass for one in (answer, turned) if one.mass is not None]
     return Answer(
@@ -79,7 +80,10 @@ def averaged(answer: Answer, turned: Answer) -> Answer:
         (tokens[0], tokens[1], tokens[2]),
         (*answer.turns, *turned.turns),
         sum(known_masses) / len(known_masses) if known_masses else None,
-        answer.note or turned.note,
+        # Why there is no verdict: of one that has none beside one that has, nobody need know.
+        (answer.note or turned.note) if label == UNKNOWN else "",
+        answer.retried or turned.retried,
+        answer.cut + turned.cut,
     )
 
 

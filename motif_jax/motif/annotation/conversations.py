@@ -10,6 +10,7 @@ from typing import Any
 
 from motif_jax.core.files import naming, regular_file
 from motif_jax.motif.annotation.annotator import Answer, Question
+from motif_jax.motif.annotation.store import StoredAnswer
 
 
 class ConversationLog:
@@ -23,15 +24,16 @@ class ConversationLog:
         """Appends one line for each answer. Raises OSError with the file's name: the disk is full."""
         lines = []
         for question, answer in answers:
+            stored = StoredAnswer.of(question, answer)
             line: dict[str, Any] = {
                 "id": question.id,
                 "attempt": question.attempt,
                 "items": list(question.items),
                 "label": question.form.labels[answer.label],
-                "probabilities": answer.probabilities,
-                "mass": answer.mass,
-                "prompt_tokens": answer.tokens[0],
-                "completion_tokens": answer.tokens[1],
+                "probabilities": stored.probabilities,
+                "mass": stored.mass,
+                "prompt_tokens": int(answer.tokens[0]),
+                "completion_tokens": int(answer.tokens[1]),
                 "note": answer.note,
                 "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
             }

@@ -11,7 +11,7 @@ from motif_jax.core.progress import format_seconds
 from motif_jax.motif.annotation.annotator import Annotator, Preview
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.questions import QuestionList
-from motif_jax.motif.annotation.store import AnswerStore
+from motif_jax.motif.annotation.store import AnswerStore, is_settled
 
 # Questions whose tokens are counted for the mean.
 _SAMPLE = 200
@@ -39,7 +39,8 @@ def estimate_lines(
     total = len(questions.questions)
     pairs = len(questions.question_indices)
     equal_captions = int((questions.question_indices[:, 0] < 0).sum())
-    answered = len(store.find({question.id for question in questions.questions}))
+    stored = store.find({question.id for question in questions.questions})
+    answered = sum(is_settled(answer, config.attempts) for answer in stored.values())
     unanswered = total - answered
     lines = [
         f"pairs        {pairs:,}, {equal_captions:,} of them ties of equal captions",

@@ -55,12 +55,14 @@ def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
     """Combines several annotators' labels of each pair; unknown ones do not count.
 
     'majority': the verdict with most votes, a tie for a draw; probabilities are shares of the votes. 'mean': the mean of the
-    probabilities and its most probable verdict.
+    probabilities, and the label that all give, else the most probable verdict of the mean.
     """
     majority = method == "majority"
     answers = [label_math.one_hot(vote.labels) if majority else vote.probabilities for vote in votes]
     mean = label_math.mean_probabilities(np.stack(answers))
-    return MergedLabels(label_math.most_probable(mean), mean, None)
+    if majority:
+        return MergedLabels(label_math.most_probable(mean), mean, None)
+    return MergedLabels(label_math.agreed(np.stack([vote.labels for vote in votes]), mean), mean, None)
 
 
 def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from motif_jax.core import resources
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import read_json
+from motif_jax.core.files import read_json, require_whole_characters
 from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
 from motif_jax.motif.annotation import judging, labels
 from motif_jax.motif.annotation.annotator import Question
@@ -45,6 +45,7 @@ def read(name: str) -> list[ProbePair]:
     texts = [text for entry in pairs for text in entry.values()]
     if not pairs or len(pairs) != len(values) or not all(isinstance(text, str) for text in texts):
         raise UserError(f'{path}: must be a list of {{"better": TEXT, "worse": TEXT}}')
+    require_whole_characters("".join(texts), str(path))
     return [ProbePair(entry["better"], entry["worse"]) for entry in pairs]
 
 

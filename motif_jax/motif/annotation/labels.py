@@ -35,6 +35,17 @@ def most_probable(probabilities: np.ndarray) -> np.ndarray:
     return labels
 
 
+def agreed(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """The label int8 [pairs] that all known ones of labels int8 [answers, pairs] are, else the most probable of float [pairs, 3].
+
+    An annotator may call a tie what is nearly one, although its probabilities lean to a side.
+    """
+    known = labels != UNKNOWN
+    least = np.where(known, labels, np.iinfo(np.int8).max).min(axis=0)
+    greatest = np.where(known, labels, np.iinfo(np.int8).min).max(axis=0)
+    return np.where(least == greatest, least, most_probable(probabilities)).astype(np.int8)
+
+
 def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Counts int64 [3, 3] of two annotators over the pairs that both know."""
     known = (first != UNKNOWN) & (second != UNKNOWN)

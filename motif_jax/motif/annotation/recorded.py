@@ -96,8 +96,15 @@ def _answers_files(config: AnnotatorConfig) -> tuple[Path, list[Path]]:
 
 def _whole_lines(path: Path) -> Iterator[str]:
     """The lines of a file of gzip members. A kill of `annotate` tears the last member at most: what it lacks is left out."""
+    has_lines = False
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file, contextlib.suppress(EOFError):
-        yield from file
+        try:
+            for line in file:
+                has_lines = True
+                yield line
+        except gzip.BadGzipFile:  # the first byte of a member alone
+            if not has_lines:
+                raise
 
 
 def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, ...], Answer]:

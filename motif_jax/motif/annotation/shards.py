@@ -259,4 +259,4 @@ def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> Merged
     mean = label_math.mean_probabilities(np.moveaxis(probabilities, 1, 0))
     was_asked = questions.question_indices[:, 0] >= 0
     bias = label_math.position_bias(shown_labels[was_asked, 0], shown_labels[was_asked, 1])
-    return MergedLabels(label_math.most_probable(mean), mean, bias)
+    return MergedLabels(label_math.agreed(labels.T, mean), mean, bias)

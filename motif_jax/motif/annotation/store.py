@@ -81,7 +81,10 @@ class StoredAnswer(NamedTuple):
             )
         if probabilities is not None and not all(map(math.isfinite, probabilities)):
             raise ValueError(f"probabilities are not finite: {probabilities}")
-        return cls(int(answer.label), probabilities, question.attempt + 1, answer.mass)
+        # Annotators from outside the package may give numpy's numbers, which JSON does not take.
+        shares = None if probabilities is None else tuple(map(float, probabilities))
+        mass = None if answer.mass is None else float(answer.mass)
+        return cls(int(answer.label), shares, question.attempt + 1, mass)
 
 
 def is_settled(answer: StoredAnswer | None, attempts: int) -> bool:
@@ -185,11 +188,11 @@ def _cost(answer: Answer) -> dict[str, Any]:
     """Fields of a line that nothing reads back: what the answer cost, and why it is unknown."""
     fields: dict[str, Any] = {}
     if answer.tokens[0]:
-        fields["tokens"] = list(answer.tokens)
+        fields["tokens"] = list(map(int, answer.tokens))
     if answer.note:
         fields["note"] = answer.note
     if answer.cut:
-        fields["cut"] = answer.cut
+        fields["cut"] = int(answer.cut)
     return fields
 
 
@@ -201,6 +204,8 @@ def _free_writer(folder: Path) -> LineWriter:
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
     folder_digest = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
     for path in sorted(folder.glob(f"{host}-{folder_digest}-*.jsonl")):
+        if not os.access(path, os.W_OK):  # another user's
+            continue
         with contextlib.suppress(BlockingIOError):
             return LineWriter(path)
     return LineWriter(folder / f"{host}-{folder_digest}-{secrets.token_hex(6)}.jsonl")

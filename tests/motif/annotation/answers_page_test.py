@@ -67,6 +67,30 @@ def test_a_pair_that_was_asked_reversed_is_turned() -> None:
         assert pair.probabilities[FIRST] == pytest.approx(expected)
 
 
+def test_both_orders_of_a_dataset_that_are_asked_as_they_stand_are_shown() -> None:
+    """A judge that always says the first: pure bias, which one order alone would hide."""
+    biased = dict.fromkeys(PROBABILITIES, (0.9, 0.1, 0.0))
+
+    kill, gold = answered("given", biased)
+
+    assert (kill.shown_first, kill.shown_second, kill.orders_agree) == (0.9, pytest.approx(0.1), False)
+    # Of this pair only one order stands in the dataset.
+    assert math.isnan(gold.shown_second)
+    assert gold.orders_agree is None
+
+
+def test_pairs_that_neither_annotator_knows_are_no_agreement() -> None:
+    unknown = {**PROBABILITIES, ("gold", "wall"): None, ("wall", "gold"): None}
+    reference_labels = np.array([FIRST, SECOND, TIE, UNKNOWN, FIRST])
+    pairs = answered(probabilities=unknown, reference_labels=reference_labels)
+    figures = {"answers": 2, "unknown_share": 0.0, "first_share": 0.5, "tie_share": 0.0, "advice": ""}
+
+    page = answers_page.render(pairs, JudgeSummary("judge", figures, [], "?", "reference"))
+
+    assert re.search(r"as reference.{0,200}100", page, re.DOTALL)
+    assert "of the different pairs that both know" in page
+
+
 def test_an_order_without_a_verdict_is_left_open() -> None:
     kill, _ = answered(probabilities={**PROBABILITIES, ("wall", "kill"): None})
     assert (kill.shown_first, kill.orders_agree) == (0.9, None)

@@ -40,8 +40,22 @@ def test_opposite_answers_are_a_tie() -> None:
 
 
 def test_of_one_unknown_answer_the_other_counts() -> None:
-    answer = averaged(Answer(UNKNOWN, note="too long"), Answer(FIRST))
-    assert (answer.label, answer.probabilities, answer.note) == (SECOND, (0.0, 1.0, 0.0), "too long")
+    answer = averaged(Answer(UNKNOWN, note="too long", cut=1, retried=True), Answer(FIRST, cut=2))
+    assert (answer.label, answer.probabilities) == (SECOND, (0.0, 1.0, 0.0))
+    # Why there is no verdict is of no interest where there is one; what it cost is.
+    assert (answer.note, answer.cut, answer.retried) == ("", 3, True)
+    assert averaged(Answer(UNKNOWN, note="too long"), Answer(UNKNOWN)).note == "too long"
+
+
+def test_two_ties_are_a_tie_although_their_probabilities_lean_to_a_side() -> None:
+    """As the lexicon calls what is within its margin."""
+    forward = Answer(TIE, (0.45, 0.2, 0.35))
+    reverse = Answer(TIE, (0.2, 0.45, 0.35))
+
+    answer = averaged(forward, reverse)
+
+    assert answer.label == TIE
+    assert answer.probabilities == pytest.approx((0.45, 0.2, 0.35))
 
 
 @pytest.mark.parametrize(

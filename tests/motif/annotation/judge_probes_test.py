@@ -121,3 +121,11 @@ def test_ones_own_file_is_read(tmp_path) -> None:
     path = tmp_path / "pairs.json"
     path.write_text(json.dumps([PAIRS[0]._asdict()]))
     assert judge_probes.read(str(path)) == PAIRS[:1]
+
+
+def test_half_a_character_is_refused(tmp_path) -> None:
+    path = tmp_path / "pairs.json"
+    path.write_text('[{"better": "\\ud800 x", "worse": "y"}]')
+
+    with pytest.raises(UserError, match=r"pairs\.json: half of a character"):
+        judge_probes.read(str(path))

@@ -84,9 +84,11 @@ def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
         return gzip.compress(json.dumps(answer).encode() + b"\n")
 
     path = tmp_path / "answers.jsonl.gz"
-    path.write_bytes(member("whole") + member("torn")[:-12])
-
-    assert list(read_recorded_answers([path], PAIR)) == [("whole", "b")]
+    torn = member("torn")
+    # At its first byte, in its head, and at its end.
+    for length in (1, 2, 11, len(torn) - 12):
+        path.write_bytes(member("whole") + torn[:length])
+        assert list(read_recorded_answers([path], PAIR)) == [("whole", "b")]
 
 
 def test_the_page_shows_what_the_recorded_annotator_read(conversations, tmp_path) -> None:

@@ -159,8 +159,10 @@ def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
     pairs = [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c"), *((f"{n}", "d") for n in range(500))]
     listed = caption_questions(pairs, 504, QuestionHasher({}), "given")
     store = AnswerStore(tmp_path)
-    store.keep([(listed.questions[0], Answer(FIRST))])
-    config = ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": rate, "dry_run_pairs": 3})
+    # The second one is asked again, as the real run asks it.
+    store.keep([(listed.questions[0], Answer(FIRST)), (listed.questions[1], Answer(UNKNOWN))])
+    values = {"num_shards": 2, "store_dir": "s", "measured_rate": rate, "dry_run_pairs": 3, "attempts": 2}
+    config = ConfigDict(values)
     if summary is not None:
         (tmp_path / "summary.json").write_text(json.dumps(summary))
     annotator = Scripted()

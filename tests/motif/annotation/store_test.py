@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from motif_jax.core.checked_lines import encode_line, read_lines
-from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
+from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, UNKNOWN
 from motif_jax.motif.annotation.annotator import Answer, Question
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, better
 
@@ -142,3 +149,37 @@ def test_torn_and_damaged_lines_cost_one_answer_each(tmp_path):
     with open(path, "ab") as file:
         file.write(b"\n" + lines[3])
     assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, StoredAnswer(0), StoredAnswer(0)]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+def test_users_of_one_host_share_a_store():
+    # Not in pytest's own folder, which other users may not enter.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        with contextlib.closing(AnswerStore(folder)) as store:
+            store.keep([(Question("0" * 32, ("a", "b")), Answer(FIRST))])
+        # Its imports first: others may not read every file of an environment.
+        write = (
+            "import os; from motif_jax.core.verdicts import SECOND; from motif_jax.motif.annotation.annotator import Answer, Question; "
+            "from motif_jax.motif.annotation.store import AnswerStore; os.setuid(65534); "
+            f"AnswerStore({folder!r}).keep([(Question('1' * 32, ('c', 'd')), Answer(SECOND))])"
+        )
+        subprocess.run([sys.executable, "-c", write], check=True)
+
+        assert len(list(Path(folder).glob("*.jsonl"))) == 2
+        answers = AnswerStore(folder).find({"0" * 32, "1" * 32})
+        assert {key[0]: answer.label for key, answer in answers.items()} == {"0": FIRST, "1": SECOND}
+
+
+def test_numpys_numbers_are_stored(tmp_path):
+    answer = Answer(
+        np.int8(FIRST),
+        tuple(np.float32([0.5, 0.25, 0.25])),
+        tuple(np.int64([3, 1, 0])),
+        mass=np.float32(0.5),
+        cut=np.int64(1),
+    )
+    with contextlib.closing(AnswerStore(tmp_path)) as store:
+        store.keep([(Question("0" * 32, ("a", "b")), answer)])
+
+    assert AnswerStore(tmp_path).get("0" * 32) == StoredAnswer(FIRST, (0.5, 0.25, 0.25), 1, 0.5)
