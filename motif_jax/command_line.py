@@ -38,8 +38,8 @@ def with_flag_files(arguments: Sequence[str]) -> list[str]:
     """Puts the flags of each `--flagfile=FILE` in its place, where they are checked as if they stood on the command line."""
     try:
         return [arguments[0], *flags.FLAGS.read_flags_from_files(list(arguments[1:]), force_gnu=False)]
-    except flags.Error as error:
-        fail(readable(error))
+    except (flags.Error, UnicodeError) as error:
+        fail(f"--flagfile: {readable(error)}")
 
 
 def config_files(arguments: Sequence[str]) -> dict[int, str]:

@@ -14,7 +14,7 @@ of the text's count in the episode, times a coefficient. The second is the task'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -293,7 +293,7 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
     }
 
 
-def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str:
+def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str | Callable[..., bytes]:
     """Where the observations of `space` have the agent's text: in a field, or where its training found it in a step of `gym:ID`."""
     field = setup.spec.text_field
     assert field is not None, "the agent's reward reads the text"
@@ -301,10 +301,18 @@ def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str:
         return field
     text: str = setup.options["text"]
     if not text.startswith((captions.INFO, captions.OBSERVATION)):
-        entry_points.load(
-            captions.KEY, text
-        )  # refused where the call does not trust it: a file of data names it
-    return text
+        # Refused where the call does not trust it: a file of data names it.
+        entry_points.load(captions.KEY, text)
+    size = setup.options.get("text_bytes", MOST_BYTES)
+    if size == MOST_BYTES:
+        return text
+    caption = captions.make(text)
+
+    def shortened(**step: Any) -> bytes:
+        """The text as the training cut it."""
+        return text_bytes.cut(captions.text_bytes_of(caption(CaptionedStep(**step))), size)
+
+    return shortened
 
 
 def _rows(texts: Sequence[bytes]) -> np.ndarray:

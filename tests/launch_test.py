@@ -189,3 +189,13 @@ def test_the_entry_point_is_light() -> None:
     code = f"import sys, motif_jax.launch; print([m for m in '{heavy}'.split() if m in sys.modules])"
     printed = subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY, text=True)
     assert printed.strip() == "[]"
+
+
+def test_a_file_of_flags_that_is_no_text_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flags").write_bytes(b"--config.title=\xe9t\xe9\n")
+    with pytest.raises(SystemExit, match="2"):
+        command_line.with_flag_files(["launch", f"--flagfile={tmp_path / 'flags'}"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: --flagfile: ")

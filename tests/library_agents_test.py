@@ -69,25 +69,33 @@ def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Pat
         env.close()
 
 
-def test_an_agent_of_gymnasium_is_paid_in_the_environment_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "paid"), [(256, 0.5), (9, 0.0)])
+def test_an_agent_of_gymnasium_is_paid_in_the_environment_as_it_is(
+    tmp_path: Path, size: int, paid: float
+) -> None:
+    """By the whole text, and by its first nine bytes, which are of no entry of the table."""
+    (tmp_path / "table.json").write_text('{"You stand still.": 1.0}')
     changes = {
+        "environment.text_bytes": size,
         "environment.name": "gym:ToyVault-v0",
         "environment.modules": "tests.gym_toys",
         "environment.text": "info:said",
-        "reward.kind": "any_text",
+        "reward.kind": "table",
+        "reward.table": str(tmp_path / "table.json"),
         "reward.intrinsic_coefficient": 0.5,
         "reward.extrinsic_coefficient": 0.0,
     }
-    untrained.write(tmp_path, "gym", changes, {7: 1.0})
+    agent = tmp_path / "agent"
+    untrained.write(agent, "gym", changes, {7: 1.0})
 
-    env = wrappers.IntrinsicReward.of_agent(gymnasium.make("ToyVault-v0"), tmp_path, trust=["tests.gym_toys"])
+    env = wrappers.IntrinsicReward.of_agent(gymnasium.make("ToyVault-v0"), agent, trust=["tests.gym_toys"])
 
     env.reset(seed=1)
     steps = [env.step(action) for action in (3, 2, 2, 1)]
     env.close()
     # As in training: a text is paid with the step that follows it.
     assert [step[-1]["said"] for step in steps] == ["You stand still.", "", "", ""]
-    assert [step[1] for step in steps] == [0.0, 0.5, 0.0, 0.0]
+    assert [step[1] for step in steps] == [0.0, paid, 0.0, 0.0]
 
 
 @pytest.mark.slow

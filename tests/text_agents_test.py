@@ -57,7 +57,7 @@ def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: P
 def test_impossible_values_are_refused_in_one_line(run: Path, tmp_path: Path) -> None:
     agent = text_agents.load(run)
     for dialogue, decode, line in (
-        ([("CRANE", True)], {}, "dialogue 0 does not fit the agent's tokens"),
+        ([("CRANE", True)], {}, "does not fit the agent's tokens"),
         ("crane", {}, "is not a dialogue: a list of messages"),
         ([{"role": "narrator", "content": "x"}], {}, "not an utterance"),
         ([("crane", "no")], {}, "not an utterance"),

@@ -183,15 +183,16 @@ def write(
     plots_folder = folder / "plots"
     # A folder of this name that an earlier report made; another one is the user's, who keeps what is in it.
     if (plots_folder / _MADE_HERE).exists():
-        shutil.rmtree(plots_folder)
+        shutil.rmtree(plots_folder, ignore_errors=True)
     for name, text in texts(title, lines, sections, stem).items():
         atomic_write_text(folder / name, text)
     atomic_write_text(folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after))
     if with_plots:
-        is_new = not plots_folder.exists()
-        write_plots(plots_folder, plots(sections))
-        if is_new and plots_folder.exists():
+        drawn = plots(sections)
+        if drawn and not plots_folder.exists():
+            plots_folder.mkdir()
             (plots_folder / _MADE_HERE).touch()
+        write_plots(plots_folder, drawn)
     return (folder / f"{stem}.html").resolve()
 
 

@@ -97,8 +97,10 @@ class LabelBookkeeper:
         self._settled: set[int] = set()
         # Texts that stayed without a verdict.
         self._given_up: list[Items] = []
-        # Labels that `poll` has not returned yet.
+        # Labels that `poll` has not returned yet; and the texts of those that it had not returned at the checkpoint, whose cost is in
+        # its totals.
         self._ready: list[Label] = []
+        self._counted: set[Items] = set()
 
         # Environment steps of the run, for budgets by the step.
         self._step = 0
@@ -311,34 +313,42 @@ class LabelBookkeeper:
             return {
                 "pending": entries,
                 "ready": [list(label[:5]) for label in unreturned],
+                "counted": [list(label.items) for label in self._ready],
                 "given_up": [list(item) for item in self._given_up],
                 "totals": self._all_totals(),
                 "step": self._step,
             }
 
-    def count_paid(self, labels: Sequence[Label]) -> None:
-        """Counts labels that a run got before it was ended, after its checkpoint: they cost no budget again, and are not asked again."""
+    def settle(self, labels: Sequence[Label]) -> None:
+        """Asks no more about labels that a run got after its checkpoint. The published code asks again, however often it was answered."""
         with self._lock:
-            self._count_paid(labels)
+            if not self._published:
+                self._settled.update(hash(label.items) for label in labels)
 
-    def _count_paid(self, labels: Sequence[Label]) -> None:
-        # The published code asks again however often a text was answered, and its log has the first label alone.
-        if self._published:
-            return
-        self._settled.update(hash(label.items) for label in labels)
-        # Both orders of two texts are labels of one question. Labels of the store and of equal texts cost nothing.
-        asked = {frozenset(label.items): label for label in labels if label.seconds or label.tokens}
-        self._totals["questions"] += len(asked)
-        self._totals["answers"] += len(asked)
-        # The log has the sum of a question's tokens.
-        self._totals["prompt_tokens"] += sum(label.tokens for label in asked.values())
+    def count_paid(self, labels: Sequence[Label]) -> None:
+        """Counts what labels have cost that a run got after its checkpoint: no kill gives the budget back."""
+        with self._lock:
+            if self._published:  # its log has the first label of a text alone
+                return
+            # Both orders of two texts are labels of one question. Labels of the store and of equal texts cost nothing.
+            asked = {
+                frozenset(label.items): label
+                for label in labels
+                if (label.seconds or label.tokens) and label.items not in self._counted
+            }
+            self._totals["questions"] += len(asked)
+            self._totals["answers"] += len(asked)
+            # The log has the sum of a question's tokens.
+            self._totals["prompt_tokens"] += sum(label.tokens for label in asked.values())
 
     def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
-        """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `count_paid`."""
+        """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `settle`."""
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
-            self._count_paid(later)
+            self._counted = {tuple(items) for items in state.get("counted", [])}
+            if not self._published:
+                self._settled.update(hash(label.items) for label in later)
             # Before the queue: reported labels are not asked again.
             for item, *answer in state.get("ready", []):
                 self._ready.append(Label(tuple(item), *answer))

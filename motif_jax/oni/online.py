@@ -100,7 +100,8 @@ class OnlineReward(RewardKind):
         if not self._restored:
             # A run without a checkpoint begins again, with the labels that its first try has got.
             self._later = self._log.rewind(0)
-            self.source.count_paid(self._later)
+            self.source.settle(self._later)
+            self._count_later()
         self.source.start(self.stopped)
 
     def close(self) -> None:
@@ -215,7 +216,7 @@ class OnlineReward(RewardKind):
         """Takes the labels that have arrived, so that the batch of update `update_index` is paid with them."""
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
-        arrived = [*self._due(update_index), *self.source.poll()]
+        arrived = self._arrived(update_index)
         self.answered = len(arrived)
         changes = self.apply_labels([self._dated(label, update_index) for label in arrived])
         has_advanced = self.advance(len(changes))
@@ -226,14 +227,27 @@ class OnlineReward(RewardKind):
         self.learning.add_labels(changes)
         self._log.add(changes)
 
-    def _due(self, update_index: int) -> list[Label]:
-        """The labels from after the checkpoint that count now: in a serial run at their own batch, so that it ends with the same bits."""
-        later = self._later
+    def _count_later(self) -> None:
+        """Counts the cost of the labels from after the checkpoint; a serial run counts each with its batch."""
         if not self.run.config.serial:
+            self.source.count_paid(self._later)
+
+    def _arrived(self, update_index: int) -> list[Label]:
+        """The labels that count from this batch on.
+
+        A resumed run has labels from after its checkpoint. A serial run takes them at their own batches, and asks nothing up to the
+        last of these, which have been answered: so it ends with the bits of the undisturbed one. Another run takes them at once.
+        """
+        if not self._later:
+            return self.source.poll()
+        if not self.run.config.serial:
+            later = self._later
             self._later = []
-            return later
-        self._later = [label for label in later if label.update_index > update_index]
-        return [label for label in later if label.update_index <= update_index]
+            return [*later, *self.source.poll()]
+        due = [label for label in self._later if label.update_index <= update_index]
+        self._later = [label for label in self._later if label.update_index > update_index]
+        self.source.count_paid(due)
+        return due
 
     def _dated(self, label: Label, update_index: int) -> Label:
         """A label with the batch that it first counts in, and with the first step of its texts."""
@@ -293,6 +307,7 @@ class OnlineReward(RewardKind):
         if book["own"] is not None:
             self.restore_own(state["own"], book["own"])
         self.source.restore(book["source"], self._later)
+        self._count_later()
         self._restored = True
 
     def metrics(self) -> dict[str, float]:

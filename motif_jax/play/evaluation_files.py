@@ -244,6 +244,10 @@ def _of_game(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "compat": switches} if switches else rest
 
 
+# Keys of a reward that name what it is read from.
+_REWARD_PATHS = ("dir", "table", "vectors")
+
+
 def is_of_the_reward(key: str) -> bool:
     """Whether the number `key` depends on the reward that the evaluation was rated by."""
     return key in (REWARD, "intrinsic_return_uncounted")
@@ -260,13 +264,14 @@ def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> s
     contents = [evaluation["plan"].get("digests", {}).get("reward") for evaluation in (first, second)]
     if None in contents:
         return rewards_apart(one, other)
-    without_folder = [
-        {key: value for key, value in reward.items() if key != "dir"} for reward in (one, other)
+    without_paths = [
+        {key: value for key, value in reward.items() if key not in _REWARD_PATHS} for reward in (one, other)
     ]
-    settings = rewards_apart(*without_folder)
+    settings = rewards_apart(*without_paths)
     if contents[0] == contents[1]:
         return settings
-    files = f"dir {one.get('dir')} and {other.get('dir')}, of different contents"
+    key = next((key for key in _REWARD_PATHS if one.get(key) or other.get(key)), "dir")
+    files = f"{key} {one.get(key)} and {other.get(key)}, of different contents"
     return "; ".join(filter(None, [files, settings]))
 
 

@@ -94,8 +94,8 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
             evaluations[folder] = evaluation
             plan = evaluation["plan"]
             # The path of an agent begins where it was evaluated.
-            policy = run_folder.started_in(folder) / plan["policy"]
-            if not policy.is_dir():  # random, or an agent that lies elsewhere now
+            policy = run_folder.stored_folder(folder, plan["policy"])
+            if policy is None:  # random, or an agent that lies elsewhere now
                 continue
             training = (method, plan["environment"], policy.resolve())
             earlier = evaluation_of_training.setdefault(training, folder)

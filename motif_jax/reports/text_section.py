@@ -11,6 +11,7 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.measures import format_estimate
 from motif_jax.display.page import Section, Table
+from motif_jax.display.statistics import Summary
 from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
 from motif_jax.reports.run_data import RunData
 
@@ -80,12 +81,10 @@ def divergence_section(data: RunData) -> Section | None:
         name = f"{plan['policy']}, {decode['kind']}"
         if decode["advantage_clip"] is not None:
             name += f", clip {decode['advantage_clip']:g}"
-        mean = measures["return"]["mean"]
+        mean = Summary.from_dict(measures["return"]).mean
         # Without advantages the weight changes nothing.
         weight = decode["advantage_weight"] if decode["advantages"] else 0.0
-        point = _Point(
-            measures["divergence"]["mean"]["value"], mean["value"], mean["low"], mean["high"], weight
-        )
+        point = _Point(measures["divergence"]["mean"]["value"], mean.value, mean.low, mean.high, weight)
         points_of_line.setdefault(name, []).append(point)
     if not points_of_line:
         return None

@@ -308,6 +308,16 @@ def rated(folder, digest, **changes):
         (rated("runs/a", "d1"), rated("runs/a", "d2"), "dir runs/a and runs/a, of different contents"),
         (rated("runs/a", "d1"), rated("moved/a", "d1"), ""),
         (rated("runs/a", "d1"), rated("runs/a", "d1", step=2), "step 1 and 2"),
+        (
+            rated(None, "d1", kind="table", table="labels.json"),
+            rated(None, "d1", kind="table", table="/moved/labels.json"),
+            "",
+        ),
+        (
+            rated(None, "d1", kind="table", table="labels.json"),
+            rated(None, "d2", kind="table", table="labels.json"),
+            "table labels.json and labels.json, of different contents",
+        ),
         # Without a digest, as of earlier versions, the folder counts.
         (rated("runs/a", None), rated("runs/b", "d1"), "dir runs/a and runs/b"),
         (rated("runs/a", None), rated("./runs/a", None), ""),

@@ -221,6 +221,7 @@ def played_by_agents(tmp_path, monkeypatch):
 
     both = [agents.CollectingAgent("run", 7), agents.CollectingAgent("run", 8)]
     monkeypatch.setattr(agents, "resolve", lambda text: both)
+    monkeypatch.setattr(agents, "require_fit", lambda agent, environment, options: None)
     monkeypatch.setattr(agents, "play", play_zeros)
     changes = {"num_pairs": 4, "seed": 1, "policy": "agents", "agents": "run"}
     run_config(small(**BRIEF | changes), tmp_path / "dataset")

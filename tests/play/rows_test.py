@@ -42,7 +42,7 @@ def test_a_row_of_text_counts_actions_and_tokens() -> None:
     assert row["tokens"][1]["by_values"] == ["a"]
     assert (row["tokens"][0]["policy"], row["tokens"][0]["q"]) == ([-2.0, -3.0], [0.0, -1.0])
     plain = setup.row(PlayedText(3, dialogue, (TextAction("c"), TextAction("b"))), 7, tokens=True)
-    assert (plain["token_return"], "tokens_said" in plain) == (1.25, False)
+    assert (plain["token_return"], "tokens_said" in plain) == (3.25, False)
 
 
 EARLIER = (

@@ -243,3 +243,18 @@ def test_agents_of_one_name_in_two_projects_are_two_trainings(tmp_path, monkeypa
     for here in (tmp_path, tmp_path / "one"):
         monkeypatch.chdir(here)
         compare.check(configured(methods=f"a={','.join(folders)}"), tmp_path / "out")
+
+
+def test_a_training_counts_once_after_its_project_has_moved(tmp_path, monkeypatch):
+    write_agent_run(tmp_path / "old" / "runs" / "agent", episodes=5)
+    folders = []
+    for number, name in enumerate(("one", "two")):
+        folder = tmp_path / "old" / "runs" / name
+        write_evaluation(folder, "runs/agent", evaluation_rows(8, 0.0, number))
+        (folder / "versions.json").write_text(json.dumps({"directory": str(tmp_path / "old")}))
+        folders.append(f"runs/{name}")
+    (tmp_path / "old").rename(tmp_path / "new")
+    monkeypatch.chdir(tmp_path / "new")
+
+    with pytest.raises(UserError, match="both evaluate runs/agent: a training counts once"):
+        compare.check(configured(methods=f"a={','.join(folders)}"), tmp_path / "out")

@@ -311,7 +311,7 @@ def test_a_restored_reward_keeps_labels_that_came_later(
     restored = make_reward(tmp_path, kind)
     restored.restore(state)
     restored.start()
-    for number in range(4, 7):
+    for number in range(4, 8):
         restored.pay(batch(number))
     restored.close()
 

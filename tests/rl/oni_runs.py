@@ -87,12 +87,15 @@ class Answers:
     def state(self) -> dict[str, Any]:
         return {"waiting": [list(item) for item in self.waiting]}
 
-    def count_paid(self, labels: Sequence[Label]) -> None:
+    def settle(self, labels: Sequence[Label]) -> None:
         self.paid |= {label.items for label in labels}
+
+    def count_paid(self, labels: Sequence[Label]) -> None:
+        assert {label.items for label in labels} <= self.paid
 
     def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
         assert not self.started
-        self.count_paid(later)
+        self.settle(later)
         for item in state["waiting"]:
             if tuple(item) not in self.paid:
                 self.waiting[tuple(item)] = self.polls + self.delay

@@ -88,21 +88,16 @@ def of_function(function: Any, name: str) -> Caption:
     count = _count_by_order(parameters)
     if count is None:
         raise _refusal(name)
-    # Arguments after the ordered ones may have names of `ARGUMENTS` too.
-    ordered = _positional(parameters)[:count]
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    further = [
-        parameter
-        for parameter in parameters
-        if parameter.kind in by_name and parameter.name in ARGUMENTS and parameter not in ordered
-    ]
+    further = _further(parameters, count)
     return lambda step: function(*step[:count], **_named(further, step))
 
 
 def takes_observation_alone(function: Any) -> bool:
-    """Whether a function has one argument, whose name is not in `ARGUMENTS`."""
+    """Whether a function has one argument, whose name is not in `ARGUMENTS`, and none besides that a step fills in."""
     parameters = _parameters(function)
-    return parameters is not None and not _goes_by_name(parameters) and _count_by_order(parameters) == 1
+    if parameters is None or _goes_by_name(parameters):
+        return False
+    return _count_by_order(parameters) == 1 and not _further(parameters, 1)
 
 
 def names(function: Any, argument: str) -> bool:
@@ -112,7 +107,9 @@ def names(function: Any, argument: str) -> bool:
         return False
     if _goes_by_name(parameters):
         return any(parameter.name == argument for parameter in _required(parameters))
-    return argument in _BY_ORDER[: _count_by_order(parameters) or 0]
+    count = _count_by_order(parameters) or 0
+    further = [parameter.name for parameter in _further(parameters, count)]
+    return argument in (*_BY_ORDER[:count], *further)
 
 
 def _parameters(function: Any) -> list[inspect.Parameter] | None:
@@ -123,6 +120,17 @@ def _parameters(function: Any) -> list[inspect.Parameter] | None:
     except (TypeError, ValueError):
         return None
     return parameters[1:] if is_class else parameters  # without `self`
+
+
+def _further(parameters: Sequence[inspect.Parameter], count: int) -> list[inspect.Parameter]:
+    """The arguments behind the `count` ordered ones whose names are in `ARGUMENTS`."""
+    ordered = _positional(parameters)[:count]
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        parameter
+        for parameter in parameters
+        if parameter.kind in by_name and parameter.name in ARGUMENTS and parameter not in ordered
+    ]
 
 
 def _refusal(name: str) -> UserError:

@@ -116,6 +116,8 @@ def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
     if not isinstance(collected, dict):
         raise UserError(f"{meta} is damaged (config is not an object): collect it again")
     entry_points.note_source(meta, collected)
+    if config.task == RECORDED and "task" in collected:
+        collected = {}  # dialogues of any task may be learned as plain ones
     if collected.get("task", config.task) != config.task:
         raise UserError(
             f"config.data={config.data}: are dialogues of the task {collected['task']}, config.task is {config.task}"

@@ -75,7 +75,7 @@ def dialogues_of(
             kept.append(dialogue)
         else:
             too_long += 1
-    if too_long:
+    if too_long and count > 1:  # the check reads one
         room = network.model.config.max_length
         print(
             f"left out, since their actions go beyond the agent's {room:,} positions: {too_long:,} of the dialogues"
@@ -104,7 +104,7 @@ def _row(index: int, valued: ValuedDialogue) -> dict[str, Any]:
     values = valued.values
     row: dict[str, Any] = {
         "index": index,
-        "seed": 0,
+        "seed": index,
         "return": dialogue.total,
         "length": len(valued.spans),
         "end_reason": END,

@@ -127,3 +127,10 @@ def test_texts_of_no_source_are_refused(monkeypatch, text, message):
 
     with pytest.raises(UserError, match=rf"^config\.environment\.text={text}: {message}"):
         captions.make(text)
+
+
+def test_a_function_with_further_arguments_takes_single_steps() -> None:
+    """In a vector of environments, too: the whole batch has no info of one step."""
+    assert not captions.takes_observation_alone(tell_with_defaults)
+    assert captions.names(tell_with_defaults, "environment")
+    assert not captions.names(lambda seen: "", "environment")
