@@ -64,9 +64,9 @@ def test_files_that_come_with_the_package_are_found_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own = tmp_path / "configs" / "probes"
-    own.mkdir(parents=True)
-    (own / "judge_nethack.json").touch()
+    probes = tmp_path / "configs" / "probes"
+    probes.mkdir(parents=True)
+    (probes / "judge_nethack.json").touch()
     arguments = [
         "--config.probes.prompts=configs/probes/babyai_directions.json",
         "--config.probe_pairs=configs/probes/judge_nethack.json",  # the user's own

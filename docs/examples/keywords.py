@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from motif_jax.core.verdicts import FIRST, SECOND, TIE, Form
+from motif_jax.core.verdicts import Form, label_by_numbers
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 
 LIKED = ("door", "stairs", "find", "see", "open", "gold")
@@ -38,13 +38,7 @@ class Keywords(Annotator):
         """Yields (position, answer) in any order, each once."""
         for position, question in enumerate(questions):
             first, second = map(worth, question.items)
-            if first > second:
-                label = FIRST
-            elif second > first:
-                label = SECOND
-            else:
-                label = TIE
-            yield position, Answer(label, probabilities(first - second))
+            yield position, Answer(label_by_numbers(first, second), probabilities(first - second))
 
 
 def probabilities(difference: int) -> tuple[float, float, float]:

@@ -44,3 +44,10 @@ YES = 1
 PAIR = Form("pair", ("first", "second"), ("first", "second", "tie"), undecided=TIE)
 SINGLE = Form("single", ("item",), ("no", "yes"), undecided=UNKNOWN)
 FORMS = (PAIR, SINGLE)
+
+
+def label_by_numbers(first: float, second: float) -> int:
+    """The label of a pair whose texts are worth two numbers: the greater one wins, equal ones are a tie."""
+    if first > second:
+        return FIRST
+    return SECOND if second > first else TIE

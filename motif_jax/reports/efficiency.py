@@ -53,8 +53,8 @@ def efficiency(curve: Curve, end: float) -> float:
     if not len(smoothed.x):
         return math.nan
     # Of values at one step, where several episodes end at once, the interpolation would take the first and the last.
-    x, place = np.unique(smoothed.x, return_inverse=True)
-    mean = np.bincount(place, smoothed.mean) / np.bincount(place)
+    x, step_index = np.unique(smoothed.x, return_inverse=True)
+    mean = np.bincount(step_index, smoothed.mean) / np.bincount(step_index)
     # Means of stretches lie unevenly: the average over steps, not over stretches, is meant.
     steps = np.linspace(0.0, end, _POINTS)
     return float(np.interp(steps, x, mean).mean())

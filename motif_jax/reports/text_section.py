@@ -42,8 +42,8 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
     first = next(iter(row.summaries))
     means = ", ".join(f"{name} {format_estimate(summary.mean)}" for name, summary in row.summaries.items())
     counts = dict.fromkeys(f"{summary.n:,}" for summary in row.summaries.values())
-    each = " each" if len(counts) == 1 else ""
-    text = f"{title} of {', '.join(counts)} episodes{each}: {means}."
+    episodes = "episodes each" if len(counts) == 1 else "episodes"
+    text = f"{title} of {', '.join(counts)} {episodes}: {means}."
     judged = {name: summary.mean for name, summary in row.summaries.items() if name not in yardsticks}
     if not judged:
         return text, ""

@@ -40,14 +40,14 @@ def test_labels_that_a_run_comes_to_again_stay_as_they_are(tmp_path: Path) -> No
         log.add([KILL])
         length = log.length()
         log.add([WALL, DOOR])
-    whole = path.read_bytes()
+    content = path.read_bytes()
 
     with LabelLog(path) as log:
         log.rewind(length)
         log.add([])
         log.add([WALL])
-        assert length < log.length() < len(whole)
-        assert path.read_bytes() == whole
+        assert length < log.length() < len(content)
+        assert path.read_bytes() == content
     with LabelLog(path) as log:
         assert log.rewind(length) == [WALL, DOOR]
         log.add([WALL])

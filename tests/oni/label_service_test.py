@@ -329,10 +329,10 @@ def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
     def pay(reward, number):
         return reward.pay(BatchMessages(texts, counts, steps=48, update_index=number)).values.tolist()
 
-    whole = begin("whole")
-    whole.start()
-    payments = [pay(whole, number) for number in range(8)]
-    whole.close()
+    undisturbed = begin("undisturbed")
+    undisturbed.start()
+    payments = [pay(undisturbed, number) for number in range(8)]
+    undisturbed.close()
     assert payments[2] != payments[4]
 
     states = {}
@@ -346,5 +346,5 @@ def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
             states[number] = reward.state()
             assert pay(reward, number) == payments[number], (first, number)
         reward.close()
-    questions = [source.metrics()["annotator/questions"] for source in (whole.source, reward.source)]
+    questions = [source.metrics()["annotator/questions"] for source in (undisturbed.source, reward.source)]
     assert questions == [5, 5]

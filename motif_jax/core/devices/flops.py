@@ -97,12 +97,12 @@ def _in_all_turns(body: Any, depends: list[bool], constants: int, carried: int) 
                 dependent.update(equation.outvars)
         inputs_of_outputs = dict(zip(body.invars, depends, strict=True))
         changed = False
-        for place, output in enumerate(body.outvars[:carried], start=constants):
+        for input_index, output in enumerate(body.outvars[:carried], start=constants):
             is_dependent = not isinstance(output, Literal) and (
                 output in dependent or inputs_of_outputs.get(output, False)
             )
-            if is_dependent and not depends[place]:
-                depends[place] = True
+            if is_dependent and not depends[input_index]:
+                depends[input_index] = True
                 changed = True
         if not changed:
             return depends

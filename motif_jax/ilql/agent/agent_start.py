@@ -255,8 +255,10 @@ def _divided(
     frozen: dict[str, Any] = {}
     if "heads" in params:
         # Without a loss on values the weight decay alone would change their heads.
-        has_loss = objective.weights.trains_values or objective.rule.online
-        (learned if has_loss else frozen)["heads"] = params["heads"]
+        if objective.weights.trains_values or objective.rule.online:
+            learned["heads"] = params["heads"]
+        else:
+            frozen["heads"] = params["heads"]
         target["heads"] = params["target_heads"]
     if "prefix" in params:
         learned["prefix"] = params["prefix"]

@@ -64,15 +64,15 @@ def dialogues_of(
                 f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
             )
         dialogues = token_columns.read_dialogues(held_out, tokenizer)
-    kept: list[Dialogue] = []
+    readable: list[Dialogue] = []
     too_long = 0
     for number, dialogue in enumerate(dialogues):
-        if len(kept) == count:
+        if len(readable) == count:
             break
         if all(reward is None for reward in dialogue.rewards):
             continue
         if text_values.fits(network, tokenizer, dialogue, f"config.data={data}: dialogue {number}"):
-            kept.append(dialogue)
+            readable.append(dialogue)
         else:
             too_long += 1
     if too_long and count > 1:  # the check reads one
@@ -80,11 +80,11 @@ def dialogues_of(
         print(
             f"left out, since their actions go beyond the agent's {room:,} positions: {too_long:,} of the dialogues"
         )
-    if not kept:
+    if not readable:
         raise UserError(
             f"config.data={data}: must hold actions (utterances of the agent) within its positions, and has none"
         )
-    return Dialogues.of(kept)
+    return Dialogues.of(readable)
 
 
 def rows(

@@ -210,6 +210,10 @@ class TextTask(ABC):
         named = {key: value for key, value in self.options.items() if isinstance(value, str)}
         return {key: Path(value) for key, value in named.items() if os.path.isfile(value)}
 
+    def undrawn(self) -> tuple[str, ...]:
+        """Options on which its games do not depend."""
+        return ()
+
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """Makes files that `stream` needs and that are missing, in `folder`; returns options of a task that reads them."""
         return self.options

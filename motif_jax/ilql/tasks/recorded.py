@@ -47,6 +47,9 @@ class RecordedDialogues(FileTokenTask):
             return {}
         return {"data": files.find(self.options["data"], "data")}
 
+    def undrawn(self) -> tuple[str, ...]:
+        return ("data",) if self.options["environment"] else ()
+
     def count(self, kind: str) -> int:
         return len(self._dialogues)
 

@@ -68,11 +68,7 @@ def overlaid(name: str, options: Mapping[str, Any], user_options: Mapping[str, A
 def drawn_from(task: TextTask) -> dict[str, Any]:
     """The inputs that determine the task's games, JSON-able: its options, with digests of files."""
     files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
-    excluded = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
-    if task.options.get(
-        "environment"
-    ):  # recorded dialogues, of which the games in an environment do not depend
-        excluded.add("data")
+    excluded = {*_NOT_DRAWN, *task.undrawn(), *(key.partition(" ")[0] for key in files)}
     plain = {key: value for key, value in task.options.items() if key not in excluded}
     return {**plain, **files}
 

@@ -133,7 +133,7 @@ class Annotator(abc.ABC):
         where the config has auto.
       in_background: class attribute, whether a training asks by `submit` and does not wait for the answer. The class then has, thread
         safe: `submit(question) -> Future[Answer]`; `ping() -> Future[None]`, which ends when the server answers;
-        `quiet_seconds() -> float`, in which the server wants no requests; `concurrency`, the most questions in flight.
+        `quiet_seconds() -> float`, in which the server wants no requests; `concurrency`, the limit of questions in flight.
         `openai_client.OpenAIAnnotator` is the example. A future with `replies.ServerError` is asked again later, and the training goes
         on; only at its start one without a `kind`, or after `annotator.wait_seconds`, ends it. Any other error always does. Where
         `default_orders` is 'both' a training waits for the answers.

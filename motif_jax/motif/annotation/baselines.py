@@ -9,7 +9,7 @@ import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, SECOND, TIE, Form
+from motif_jax.core.verdicts import FIRST, SECOND, Form, label_by_numbers
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.pairs import layout
@@ -53,13 +53,7 @@ class _NumberAnnotator(Annotator):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for position, question in enumerate(questions):
             first, second = self._numbers[question.pair]
-            if first > second:
-                label = FIRST
-            elif second > first:
-                label = SECOND
-            else:
-                label = TIE
-            yield position, Answer(label)
+            yield position, Answer(label_by_numbers(first, second))
 
 
 class ScoreAnnotator(_NumberAnnotator):

@@ -38,7 +38,8 @@ def keep_if_near(limit: float, old: State, new: State, metrics: Metrics) -> tupl
       old, new: training states with `params` and `opt_state`, before and after a minibatch's step.
     """
     is_near = metrics["policy/kl"] <= limit
-    params, opt_state = finite.keep_if(is_near, (new.params, new.opt_state), (old.params, old.opt_state))
+    params = finite.keep_if(is_near, new.params, old.params)
+    opt_state = finite.keep_if(is_near, new.opt_state, old.opt_state)
     return old._replace(params=params, opt_state=opt_state), {**metrics, _TAKEN: is_near * 1.0}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, SECOND, TIE
+from motif_jax.core.verdicts import FIRST, SECOND, TIE, label_by_numbers
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.writer import write_pairs
@@ -63,3 +63,8 @@ def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need
     with pytest.raises(UserError, match=rf"config.annotator={name} needs {need}: .*{file} is missing"):
         check_annotator(config_of(name, folder))
     check_annotator(config_of("random", folder))
+
+
+@pytest.mark.parametrize(("first", "second", "label"), [(2.0, 1.0, FIRST), (-1, 0, SECOND), (0.5, 0.5, TIE)])
+def test_the_greater_number_wins(first, second, label):
+    assert label_by_numbers(first, second) == label
