@@ -180,7 +180,7 @@ def killed_often(
         before = progress()
         program = start(attempt)
         with ended([program]):
-            while program.process.poll() is None and progress() < before + step:
+            while program.process.poll() is None and _progress_now(progress) < before + step:
                 time.sleep(0.001)
             if program.process.poll() is None:
                 workers = descendants(program.pid)
@@ -195,6 +195,13 @@ def killed_often(
         kills = 0
         shutil.rmtree(folder)
     raise AssertionError("it does not end by itself behind so many kills")
+
+
+def _progress_now(progress: Callable[[], int]) -> int:
+    """The progress of a program that runs; 0 in the moment in which it moves or removes what is counted."""
+    with contextlib.suppress(FileNotFoundError):
+        return progress()
+    return 0
 
 
 def checkpoint_steps(workdir: Path) -> list[int]:
