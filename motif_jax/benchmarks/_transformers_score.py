@@ -1,6 +1,7 @@
 """Scores of actions as the released code of GLAM computes them, the other side of `score`.
 
 transformers' T5 in PyTorch runs the encoder once for each prompt. Its decoder has a row for every action, which reads the prompt's states anew.
+It computes in float32, as released, whatever the dtype of ours.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TransformersScorer:
 
     Args:
       shape: the content of config.json.
-      params: float32, of a `LanguageModel` of this shape.
+      params: of a `LanguageModel` of this shape; weights in bfloat16 are read as float32.
     """
 
     def __init__(self, shape: Mapping[str, Any], config: ModelConfig, params: Any) -> None:
@@ -50,7 +51,8 @@ class TransformersScorer:
             folder = Path(name)
             weights.save(folder, params, config)
             (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
-            self._model = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+            model = transformers.T5ForConditionalGeneration.from_pretrained(folder, dtype=self._torch.float32)
+            self._model = model.eval()
 
     def scoring(
         self, prompts: np.ndarray, valid: np.ndarray, candidates: np.ndarray

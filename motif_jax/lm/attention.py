@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.lm.layer_positions import Rotary
+from motif_jax.nets import products
 
 # Added to the scores of masked keys; finite, so that a row without any key has no NaN.
 MASKED = -1e9
@@ -57,7 +58,8 @@ def attend(
     start = 0
     for segment in segments:
         stop = start + segment.keys.shape[-2]
-        total += jnp.einsum(f"bgnhsk,{_letters(segment)}->bgnhsd", weights[..., start:stop], segment.values)
+        letters = f"bgnhsk,{_letters(segment)}->bgnhsd"
+        total += products.einsum(letters, weights[..., start:stop], segment.values)
         start = stop
     return total.transpose(0, 2, 4, 1, 3, 5).reshape(query.shape)
 
@@ -104,7 +106,8 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
     """The rotation at positions int32 [B, N, S] of heads of `width` (Su et al. 2021)."""
     chex.assert_rank(positions, 3)
     angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, width)
-    return Rotation(jnp.sin(angles), jnp.cos(angles))
+    # The barrier keeps a CPU's compiler from computing both again in every layer, for which it has them fused with what they turn.
+    return jax.lax.optimization_barrier(Rotation(jnp.sin(angles), jnp.cos(angles)))
 
 
 def rotate(x: jax.Array, turn: Rotation) -> jax.Array:

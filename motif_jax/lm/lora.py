@@ -23,6 +23,7 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm import linear, new_tokens
+from motif_jax.nets import products
 
 Additions = Mapping[str, Mapping[str, Any]]
 
@@ -67,8 +68,8 @@ def added(additions: Additions, spec: Spec) -> Iterator[None]:
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any) -> jax.Array:
         y = plain()
-        low_rank = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
-        return y + (low_rank @ addition["b"].astype(y.dtype)) * spec.scale
+        low_rank = products.linear(x.astype(y.dtype), addition["a"].astype(y.dtype))
+        return y + products.linear(low_rank, addition["b"].astype(y.dtype)) * spec.scale
 
     rows, layers = _divided(additions)
     with new_tokens.added(rows), linear.computed_by(layer, layers):

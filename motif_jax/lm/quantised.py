@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.lm import linear
+from motif_jax.nets import products
 
 KINDS = ("int8", "nf4")
 BLOCK = 64
@@ -94,7 +95,7 @@ def read(kernels: Kernels) -> AbstractContextManager[None]:
 
     def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any) -> jax.Array:
         dtype = module.dtype or x.dtype
-        y = x.astype(dtype) @ jax.lax.stop_gradient(decode(encoded, dtype))
+        y = products.linear(x.astype(dtype), jax.lax.stop_gradient(decode(encoded, dtype)))
         if module.use_bias:
             y = y + jnp.asarray(module.get_variable("params", "bias"), dtype)
         return y

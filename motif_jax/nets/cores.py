@@ -9,6 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.nets import products
 from motif_jax.nets.layers import KernelAndBias, add_bias
 
 Array = jax.Array
@@ -63,13 +64,15 @@ class Core(nn.Module):
         limit = 1 / math.sqrt(self.hidden_size)
         input_kernel, input_bias = KernelAndBias((x.shape[-1], width), limit, name=f"{prefix}_input")()
         kernel, bias = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
-        inputs = add_bias(x.astype(dtype) @ input_kernel.astype(dtype), input_bias)
+        inputs = add_bias(products.linear(x.astype(dtype), input_kernel.astype(dtype)), input_bias)
 
         def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
             x, reset = row
             carry = tuple(jnp.where(reset[:, None], 0.0, vector) for vector in carry)
             # Cast in the loop, so that gradients of kernel and bias are summed over rows in float32.
-            from_hidden = (carry[0].astype(dtype) @ kernel.astype(dtype)).astype(jnp.float32) + bias
+            from_hidden = (
+                products.linear(carry[0].astype(dtype), kernel.astype(dtype)).astype(jnp.float32) + bias
+            )
             carry = step(carry, x, from_hidden)
             return carry, carry[0]
 

@@ -9,6 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.nets import products
 from motif_jax.nets.convolution import convolution
 
 Array = jax.Array
@@ -105,7 +106,7 @@ class Dense(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         kernel, bias = kernel_and_bias(self, (x.shape[-1], self.features), self.limit, self.start)
-        return add_bias(x.astype(self.dtype) @ kernel.astype(self.dtype), bias)
+        return add_bias(products.linear(x.astype(self.dtype), kernel.astype(self.dtype)), bias)
 
 
 def flatten_channels_first(x: Array) -> Array:
