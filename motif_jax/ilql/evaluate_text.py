@@ -93,9 +93,14 @@ def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruptio
 def _read_recorded(config: ConfigDict, workdir: Path, journal: Journal) -> _PlanAndRows:
     """Runs the recorded dialogues that the journal lacks through the agent."""
     saved = agent_folder.load(config.agent, dtype=config.dtype)
-    dialogues = recorded_texts.dialogues_of(
+    dialogues, too_long = recorded_texts.dialogues_of(
         config.agent, config.data, saved.network, saved.tokenizer, config.episodes
     )
+    if too_long:
+        positions = saved.network.model.config.max_length
+        print(
+            f"left out, since their actions go beyond the agent's {positions:,} positions: {too_long:,} of the dialogues"
+        )
     plan = {
         "environment": saved.task_name,
         "options": dict(saved.options),

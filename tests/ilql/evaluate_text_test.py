@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import evaluate_text
 from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
 from motif_jax.ilql.evaluation import published_log, text_episodes
 from motif_jax.ilql.tasks import file_tokens, registry
@@ -246,6 +247,20 @@ def test_a_policy_s_actions_are_paid_for_their_tokens(tmp_path: Path) -> None:
         # A token for each letter, and one for the end.
         tokens = sum(len(text) + 1 for text, reward in zip(texts, rewards, strict=True) if reward is not None)
         assert row["token_return"] == row["return"] - tokens
+
+
+def test_recorded_dialogues_that_are_too_long_are_left_out_with_a_line(
+    agent: Path, games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    game = next(iter(parquet.read(games / "dialogues.parquet")))
+    long_game = game._replace(texts=game.texts * 40, rewards=game.rewards * 40)
+    parquet.write(tmp_path / "games.parquet", [Dialogues.of([long_game, game, long_game])], {})
+
+    folder = evaluate(tmp_path / "looked", agent=str(agent), data=str(tmp_path / "games.parquet"))
+
+    line = "left out, since their actions go beyond the agent's 96 positions: 2 of the dialogues\n"
+    assert line in capsys.readouterr().out
+    assert json.loads((folder / "evaluation.json").read_text())["episodes"] == 1
 
 
 def test_a_published_log_of_recorded_dialogues_has_their_returns(tmp_path: Path) -> None:

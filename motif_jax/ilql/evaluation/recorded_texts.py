@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,18 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.lm import tokenised
 
 END = "recorded"
+
+
+class RecordedDialogues(NamedTuple):
+    """What an agent reads of a file of dialogues.
+
+    Attributes:
+      dialogues: those with actions within the agent's positions.
+      too_long: the number of those left out, whose actions go beyond its positions. A training cuts them.
+    """
+
+    dialogues: Dialogues
+    too_long: int
 
 
 def replace_episodes(config: TextSpeaker) -> bool:
@@ -47,10 +59,8 @@ def check(config: TextSpeaker) -> None:
 
 def dialogues_of(
     agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
-) -> Dialogues:
+) -> RecordedDialogues:
     """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the training in the folder `agent`.
-
-    Those with actions beyond the agent's positions, which a training cuts, are left out, and a line says how many.
 
     Raises:
       UserError: there are none, or they do not fit the agent's tokens.
@@ -75,16 +85,11 @@ def dialogues_of(
             readable.append(dialogue)
         else:
             too_long += 1
-    if too_long and count > 1:  # the check reads one
-        room = network.model.config.max_length
-        print(
-            f"left out, since their actions go beyond the agent's {room:,} positions: {too_long:,} of the dialogues"
-        )
     if not readable:
         raise UserError(
             f"config.data={data}: must hold actions (utterances of the agent) within its positions, and has none"
         )
-    return Dialogues.of(readable)
+    return RecordedDialogues(Dialogues.of(readable), too_long)
 
 
 def rows(

@@ -260,17 +260,13 @@ def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_p
             np.testing.assert_allclose(row.values.log_probs[number], expected, rtol=1e-3, atol=1e-5)
 
 
-def test_dialogues_beyond_the_positions_are_left_out_with_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dialogues_beyond_the_positions_are_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "talk.parquet"
     parquet.write(path, [ALL], {})
 
-    first = recorded_texts.dialogues_of("", str(path), network_of(12), TOKENIZER, 2)
+    recorded = recorded_texts.dialogues_of("", str(path), network_of(12), TOKENIZER, 2)
 
-    assert [dialogue.texts for dialogue in first] == [RUNNING.texts]
-    assert capsys.readouterr().out == (
-        "left out, since their actions go beyond the agent's 12 positions: 2 of the dialogues\n"
-    )
+    assert [dialogue.texts for dialogue in recorded.dialogues] == [RUNNING.texts]
+    assert recorded.too_long == 2
     with pytest.raises(UserError, match="within its positions, and has none"):
         recorded_texts.dialogues_of("", str(path), network_of(3), TOKENIZER, 2)

@@ -69,8 +69,8 @@ def test_an_answer_that_contradicts_itself_names_its_annotator(tmp_path, answer,
         pytest.raises(UserError, match=rf"^the annotator .*:.*Wrong gave .* must be {allowed}$"),
     ):
         session.ask(QUESTIONS, {})
-    found = AnswerStore(tmp_path / "store").find({question.id for question in QUESTIONS})
-    assert found == {QUESTIONS[0].id: StoredAnswer(SECOND, (0.1, 0.8, 0.1))}
+    stored = AnswerStore(tmp_path / "store").find({question.id for question in QUESTIONS})
+    assert stored == {QUESTIONS[0].id: StoredAnswer(SECOND, (0.1, 0.8, 0.1))}
 
 
 @pytest.mark.parametrize("answer", [Answer(TIE, (0.4, 0.4, 0.2)), Answer(FIRST, (0.5, 0.5, 0.0))])
