@@ -72,7 +72,7 @@ def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
     """Scores float32 [B, G, N, H / G, S, K]."""
     chex.assert_rank(segment.bias, 5)
     letters = f"bgnhsd,{_letters(segment)}->bgnhsk"
-    scores = jnp.einsum(letters, query, segment.keys, preferred_element_type=jnp.float32)
+    scores = products.einsum_float32(letters, query, segment.keys)
     bias = segment.bias
     groups = query.shape[1]
     split = (groups, bias.shape[2] // groups) if bias.shape[2] > 1 else (1, 1)
@@ -106,7 +106,7 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
     """The rotation at positions int32 [B, N, S] of heads of `width` (Su et al. 2021)."""
     chex.assert_rank(positions, 3)
     angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, width)
-    # The barrier keeps a CPU's compiler from computing both again in every layer, for which it has them fused with what they turn.
+    # The barrier keeps a CPU's compiler from computing both again in every layer, where it would fuse them with what they turn.
     return jax.lax.optimization_barrier(Rotation(jnp.sin(angles), jnp.cos(angles)))
 
 

@@ -24,6 +24,7 @@ from motif_jax.core import tensor_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.lm.network import States
+from motif_jax.nets import products
 
 FILE = "heads.json"
 WEIGHTS = "heads.safetensors"
@@ -157,8 +158,8 @@ class Heads:
         chex.assert_shape(index, hidden.shape[:-1])
         layer = params[name]["output"]
         columns = jnp.take(layer["kernel"], index, axis=1)
-        products = _product("...d,d...->...", hidden, columns, self.dtype)
-        return products + jnp.take(layer["bias"], index)
+        chosen = _product("...d,d...->...", hidden, columns, self.dtype)
+        return chosen + jnp.take(layer["bias"], index)
 
     def _hidden(
         self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None
@@ -188,7 +189,7 @@ class Heads:
 
 
 def _product(letters: str, x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
-    return jnp.einsum(letters, x.astype(dtype), kernel.astype(dtype), preferred_element_type=jnp.float32)
+    return products.einsum_float32(letters, x.astype(dtype), kernel.astype(dtype))
 
 
 def norm(layer: Any, x: jax.Array, epsilon: float = 1e-5) -> jax.Array:

@@ -15,6 +15,7 @@ from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.lm import heads
 from motif_jax.lm.config import FILE, ModelConfig
 from motif_jax.lm.weights import SINGLE, Tensors
+from motif_jax.nets import products
 
 # Parameter -> tensor; the kernel is transposed in the file.
 _NAMES = {
@@ -40,12 +41,11 @@ def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
 def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> jax.Array:
     """Logits float32 [..., V] of states [..., D] by the embedding table [V, D]; products in the dtype of the states."""
     kernel = head["kernel"].astype(states.dtype)
-    x = jnp.einsum("...d,de->...e", states, kernel, preferred_element_type=jnp.float32) + head["bias"]
+    x = products.einsum_float32("...d,de->...e", states, kernel) + head["bias"]
     layer = {"scale": head["norm_scale"], "bias": head["norm_bias"]}
     x = heads.norm(layer, jax.nn.gelu(x, approximate=False), epsilon).astype(states.dtype)
     table = table.astype(states.dtype)
-    product = jnp.einsum("...d,vd->...v", x, table, preferred_element_type=jnp.float32)
-    return product + head["token_bias"]
+    return products.einsum_float32("...d,vd->...v", x, table) + head["token_bias"]
 
 
 def load(folder: str | Path) -> dict[str, np.ndarray] | None:

@@ -29,6 +29,7 @@ from motif_jax.lm.layers import (
     own_bias,
     projection,
 )
+from motif_jax.nets import products
 
 
 class States(NamedTuple):
@@ -344,7 +345,7 @@ class LanguageNetwork(nn.Module):
         if not self.config.tied:
             return self.head(states).astype(jnp.float32)
         table = self.embedding.astype(self.dtype)
-        return jnp.einsum("...d,vd->...v", states, table, preferred_element_type=jnp.float32)
+        return products.einsum_float32("...d,vd->...v", states, table)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is no decoder)."""

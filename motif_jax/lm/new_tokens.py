@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.lm.network import LanguageNetwork
+from motif_jax.nets import products
 
 # The name of these additions beside those of layers, see `lora`.
 NAME = "new_tokens"
@@ -69,12 +70,10 @@ def _embedded(rows: jax.Array, tokens: jax.Array, vocab_size: int, dtype: Any) -
     return jnp.where((tokens >= first)[..., None], chosen, 0.0).astype(dtype)
 
 
-def _with_products(products: jax.Array, states: jax.Array, rows: jax.Array) -> jax.Array:
+def _with_products(of_table: jax.Array, states: jax.Array, rows: jax.Array) -> jax.Array:
     """Products float32 [..., V] of states [..., D] with all rows, the last ones with their additions [N, D]."""
-    added_products = jnp.einsum(
-        "...d,nd->...n", states, rows.astype(states.dtype), preferred_element_type=jnp.float32
-    )
-    return products.at[..., -len(rows) :].add(added_products)
+    added_products = products.einsum_float32("...d,nd->...n", states, rows.astype(states.dtype))
+    return of_table.at[..., -len(rows) :].add(added_products)
 
 
 def merged(params: Any, rows: Rows) -> Any:

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.nets import products
 from motif_jax.nets.layers import ACTIVATIONS, KernelAndBias, add_bias, convolve, flatten_channels_first
 from motif_jax.nets.status import MAP_COLUMNS, MAP_ROWS
 
@@ -98,7 +99,7 @@ def convolve_embedded(
     kernel, bias = weights
     num_glyphs = len(embedding)
     # In float32, so that gradients of frequent glyphs are summed in float32.
-    table = jnp.einsum("ge,hweo->hwgo", embedding, kernel.astype(embedding.dtype)).astype(jnp.float32)
+    table = products.einsum("ge,hweo->hwgo", embedding, kernel.astype(embedding.dtype)).astype(jnp.float32)
     # A glyph more, of zeros, is the padding.
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, kernel.shape[-1])
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)

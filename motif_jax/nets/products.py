@@ -1,10 +1,14 @@
-"""Matrix products in the dtype of their inputs, whichever way is the quickest on this machine."""
+"""Matrix products in the dtype of their inputs, in the form that is quickest on this machine.
+
+In bfloat16 they have reverse-mode gradients alone where `sums_in_float32` holds.
+"""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -13,55 +17,74 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """`x` [..., in] @ `kernel` [in, out], both of one dtype, which the result [..., out] has too."""
+    chex.assert_equal(x.dtype, kernel.dtype)
     if not sums_in_float32(x.dtype):
         return x @ kernel
-    return _einsum_in_float32("...i,io->...o", x, kernel)
+    return _einsum("...i,io->...o", x, kernel)
 
 
 def einsum(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
     """`jnp.einsum(letters, x, y)` of two arrays of one dtype, which the result has too.
 
-    Every letter stands in two of the three arrays, so that each gradient is a product of the same kind.
+    Every letter stands in two of the three arrays, and no axis of size 1 is broadcast: then each gradient is a product of the same kind.
     """
+    chex.assert_equal(x.dtype, y.dtype)
     if not sums_in_float32(x.dtype):
         return jnp.einsum(letters, x, y)
-    return _einsum_in_float32(letters, x, y)
+    return _einsum(letters, x, y)
+
+
+def einsum_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
+    """As `einsum`, with the sums in float32 as the result.
+
+    Where `sums_in_float32` holds, the gradient of the result is rounded to the inputs' dtype before it is multiplied.
+    """
+    chex.assert_equal(x.dtype, y.dtype)
+    if not sums_in_float32(x.dtype):
+        return jnp.einsum(letters, x, y, preferred_element_type=jnp.float32)
+    return _einsum_float32(letters, x, y)
 
 
 def sums_in_float32(dtype: jnp.dtype) -> bool:
-    """Whether products of `dtype` are written as float32 sums that are rounded afterwards. Only this function decides it.
+    """Whether products of `dtype` are written as float32 sums that are rounded afterwards.
 
-    A CPU with units for bfloat16 matrices (Intel's AMX) has XLA's quick products of bfloat16 only as float32: four times the rate of
-    products that XLA is asked for in bfloat16, which it computes in float32 after converting both sides. Other processors compute either
-    way, and a GPU sums in float32 in any case.
+    XLA uses a CPU's units for bfloat16 matrices (Intel's AMX) only for products whose result is float32: at four times the rate of
+    products asked for in bfloat16, whose inputs it first converts to float32. Elsewhere it makes no difference. Only this function decides
+    it, by the platform of jax's default backend; tests that lower for another platform replace it.
     """
     return dtype == jnp.bfloat16 and jax.default_backend() == "cpu" and _has_bfloat16_units()
 
 
 @functools.cache
 def _has_bfloat16_units() -> bool:
-    return _CPU_INFO.exists() and " amx_bf16 " in f"{_CPU_INFO.read_text()} ".replace("\n", " ")
+    return _CPU_INFO.exists() and "amx_bf16" in _CPU_INFO.read_text().split()
 
 
-# The gradients have a rule of their own, since jax's would be products of float32 with bfloat16, which are as slow as those of float32.
+# jax's own gradients would be products of float32 with bfloat16, which are as slow as those of float32.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _einsum_in_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
-    return jnp.einsum(letters, x, y, preferred_element_type=jnp.float32).astype(x.dtype)
+def _einsum_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.einsum(letters, x, y, preferred_element_type=jnp.float32)
 
 
 def _forward(letters: str, x: jax.Array, y: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _einsum_in_float32(letters, x, y), (x, y)
+    return _einsum_float32(letters, x, y), (x, y)
 
 
 def _backward(
     letters: str, inputs: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     x, y = inputs
+    gradient = gradient.astype(x.dtype)
     of_inputs, of_output = letters.split("->")
     of_x, of_y = of_inputs.split(",")
-    x_gradient = _einsum_in_float32(f"{of_output},{of_y}->{of_x}", gradient, y)
-    y_gradient = _einsum_in_float32(f"{of_x},{of_output}->{of_y}", x, gradient)
+    x_gradient = _einsum(f"{of_output},{of_y}->{of_x}", gradient, y)
+    y_gradient = _einsum(f"{of_x},{of_output}->{of_y}", x, gradient)
     return x_gradient, y_gradient
 
 
-_einsum_in_float32.defvjp(_forward, _backward)
+_einsum_float32.defvjp(_forward, _backward)
+
+
+def _einsum(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Float32 sums in the inputs' dtype."""
+    return _einsum_float32(letters, x, y).astype(x.dtype)
