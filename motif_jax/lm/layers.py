@@ -161,7 +161,7 @@ class FeedForward(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         config = self.config
         activation: Callable[[jax.Array], jax.Array] = ACTIVATIONS[config.activation]
-        if self.dtype != jnp.float32:
+        if jnp.dtype(self.dtype) != jnp.float32:
             activation = in_float32(activation)
         hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
         if config.gated:
