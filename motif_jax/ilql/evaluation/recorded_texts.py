@@ -24,7 +24,7 @@ from motif_jax.lm import tokenised
 END = "recorded"
 
 
-class RecordedDialogues(NamedTuple):
+class ReadableDialogues(NamedTuple):
     """What an agent reads of a file of dialogues.
 
     Attributes:
@@ -59,7 +59,7 @@ def check(config: TextSpeaker) -> None:
 
 def dialogues_of(
     agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
-) -> RecordedDialogues:
+) -> ReadableDialogues:
     """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the training in the folder `agent`.
 
     Raises:
@@ -89,7 +89,7 @@ def dialogues_of(
         raise UserError(
             f"config.data={data}: must hold actions (utterances of the agent) within its positions, and has none"
         )
-    return RecordedDialogues(Dialogues.of(readable), too_long)
+    return ReadableDialogues(Dialogues.of(readable), too_long)
 
 
 def rows(
