@@ -49,8 +49,9 @@ def sums_in_float32(dtype: jnp.dtype) -> bool:
     """Whether products of `dtype` are written as float32 sums that are rounded afterwards.
 
     XLA uses a CPU's units for bfloat16 matrices (Intel's AMX) only for products whose result is float32: at four times the rate of
-    products asked for in bfloat16, whose inputs it first converts to float32. Elsewhere it makes no difference. Only this function decides
-    it, by the platform of jax's default backend; tests that lower for another platform replace it.
+    products asked for in bfloat16, whose inputs it first converts to float32. Other processors were not measured, and a GPU sums in float32
+    in any case: there products stay as they are asked for. Only this function decides it, by the platform of jax's default backend; tests
+    that lower for another platform replace it.
     """
     return dtype == jnp.bfloat16 and jax.default_backend() == "cpu" and _has_bfloat16_units()
 
