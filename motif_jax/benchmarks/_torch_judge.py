@@ -1,4 +1,4 @@
-"""The judge's questions by plain torch, the other side of `judge`: a Llama or Qwen2 decoder, with what prompts share run once."""
+"""The judge's questions by plain torch, the other side of `judge`: a Llama or Qwen2 decoder, with the beginning of all prompts run once."""
 
 from __future__ import annotations
 

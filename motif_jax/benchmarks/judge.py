@@ -1,6 +1,7 @@
-"""Measures a language model in this process as the judge: questions a second with the prompts' shared start run once.
+"""Measures a language model in this process as the judge: questions a second, with what prompts begin with run once.
 
-Baseline: each prompt runs from its first token.
+Questions are pairs of made-up messages, as an annotation asks them: each message stands first in several. Baseline: each prompt runs
+from its first token.
 
 Both sides run in turns with the same weights and give the same answers. With `options.model`, a folder or a hub name, it is a
 published model; else one of a made-up shape. With `options.torch` the other side is plain torch, where it is installed.
@@ -21,8 +22,10 @@ from motif_jax import lm
 from motif_jax.benchmarks import _language, _torch_judge, result
 from motif_jax.core import config as checks
 from motif_jax.lm import config as configs
+from motif_jax.lm import next_token
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.next_token import NextToken
+from motif_jax.lm.tokens import TOKENS_OF_BATCH
 
 # Shapes of published models that people judge with, and one for tests.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -42,23 +45,29 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 GPU_SIZE = {"shape": "qwen2_0.5b", "dtype": "bfloat16", "questions": 512, "batch": 128}
+# Messages begin in one of few ways ("You see here"): so many of their tokens, in so many ways.
+_BEGINNING_TOKENS, _BEGINNINGS = 4, 4
 # Tokens of the verdicts; any would give the same rate.
 _VERDICTS = ([3], [4], [5])
 
 
 def options() -> ConfigDict:
-    """A model or a shape, numbers of tokens that all prompts share and that differ, questions of a repeat, questions at a time.
+    """A model or a shape, the tokens of a question's parts, questions of a repeat, questions at a time.
 
-    `dtype` is that of weights and computation, as `config.model.dtype` of the annotator.
+    `dtype` is that of weights and computation, as `config.model.dtype` of the annotator. A question has the tokens that all share, those of
+    two messages, and those of its end. The sizes are those of 876 questions about 3,000 pairs of `collect.py:quickstart` (NetHack), with
+    SmolLM2's tokens: 125 shared, 38.7 others; a message stands first in 3.4 questions.
     """
     return ConfigDict(
         {
             "model": "",
             "shape": "smollm2_135m",
             "dtype": "float32",
-            "shared_tokens": 86,
-            "own_tokens": 32,
-            "questions": 32,
+            "shared_tokens": 120,
+            "message_tokens": 11,
+            "end_tokens": 14,
+            "questions_of_message": 4,
+            "questions": 64,
             "batch": 32,
             "baseline": True,
             "torch": False,
@@ -68,9 +77,15 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, or for torch where it is not installed."""
+    """Raises UserError for an unknown shape, short messages, or for torch where it is not installed."""
     if not config.options.model:
         checks.choice(config, "options.shape", tuple(SHAPES))
+    checks.require(
+        config.options.message_tokens >= _BEGINNING_TOKENS,
+        "options.message_tokens",
+        config.options.message_tokens,
+        f"at least {_BEGINNING_TOKENS}",
+    )
     if config.options.torch:
         _torch_judge.torch()
 
@@ -80,19 +95,20 @@ def run(config: ConfigDict) -> dict[str, Any]:
     model, params = _model(config)
     rng = np.random.default_rng(config.seed)
     shared = rng.integers(6, 64, chosen.shared_tokens).tolist()
-    rows = [shared + rng.integers(6, 64, chosen.own_tokens).tolist() for _ in range(chosen.questions)]
+    rows = _prompts(chosen, shared, rng)
     other = None
     if chosen.torch:
         other = _torch_judge.TorchJudge(model.config, params, _VERDICTS, shared, chosen.batch).answering(rows)
-    calls = {"shared": answering(NextToken(model, params, _VERDICTS, shared, chosen.batch), rows)}
+    scorer = NextToken(model, params, _VERDICTS, shared, chosen.batch)
+    calls = {"shared": answering(scorer, rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     baseline_name = "the same model with each prompt run from its first token"
     if other is not None:
-        baseline_name = "the same weights in plain torch, with what prompts share run once"
+        baseline_name = "the same weights in plain torch, with the beginning of all prompts run once"
         calls["other"] = other
     elif chosen.baseline:
-        calls["other"] = answering(NextToken(model, params, _VERDICTS, (), chosen.batch), rows)
+        calls["other"] = _each_alone(model, params, rows, chosen.batch)
     answers = {name: call() for name, call in calls.items()}
     apart = float(np.abs(answers["shared"] - answers["other"]).max()) if "other" in calls else None
     rates = _language.rates(config, calls, chosen.questions)
@@ -104,6 +120,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         rates.get("other"),
         first_step_seconds=first,
         log_probabilities_apart=apart,
+        **_tokens_a_question([row[len(shared) :] for row in rows], chosen.batch),
         weight_bytes=sum(leaf.nbytes for leaf in jax.tree.leaves(params)),
         peak_bytes_with_loading=peak,
         threads=_language.usable_cores(),
@@ -122,13 +139,65 @@ def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
     return model, fresh(jax.random.key(config.seed))
 
 
+def _prompts(sizes: ConfigDict, shared: list[int], rng: np.random.Generator) -> list[list[int]]:
+    """Tokens of the questions."""
+
+    def part(length: int) -> list[int]:
+        return rng.integers(6, 64, length).tolist()
+
+    beginnings = [part(_BEGINNING_TOKENS) for _ in range(_BEGINNINGS)]
+
+    def message() -> list[int]:
+        beginning = beginnings[rng.integers(_BEGINNINGS)]
+        return [*beginning, *part(sizes.message_tokens - _BEGINNING_TOKENS)]
+
+    end = part(sizes.end_tokens)
+    rows: list[list[int]] = []
+    while len(rows) < sizes.questions:
+        first = message()
+        rows += [[*shared, *first, *message(), *end] for _ in range(sizes.questions_of_message)]
+    return rows[: sizes.questions]
+
+
+def _tokens_a_question(prompts: list[list[int]], batch: int) -> dict[str, float]:
+    """Tokens behind the shared beginning: of a question, those of it that are run, and with the padding."""
+    parts = next_token.batches(prompts, batch)
+    count = len(prompts)
+    return {
+        "tokens_a_question": sum(map(len, prompts)) / count,
+        "tokens_run_a_question": sum(sum(pack.fresh) for part in parts for pack in part.packs) / count,
+        "tokens_with_padding_a_question": sum(part.size * part.width for part in parts) / count,
+    }
+
+
+def _each_alone(
+    model: LanguageModel, params: Any, rows: list[list[int]], batch: int
+) -> Callable[[], np.ndarray]:
+    """A call that answers prompts of one length, each from its first token."""
+    size = max(1, min(batch, TOKENS_OF_BATCH // len(rows[0])))
+
+    @jax.jit
+    def log_probs(params: Any, tokens: jax.Array) -> jax.Array:
+        states = model.prefill(params, tokens, jnp.ones(tokens.shape, bool))[0].after
+        every_token = jax.nn.log_softmax(model.logits(params, states[:, -1]), axis=-1)
+        return jnp.stack(
+            [jax.nn.logsumexp(every_token[:, jnp.asarray(group)], axis=-1) for group in _VERDICTS], axis=-1
+        )
+
+    def call() -> np.ndarray:
+        starts = range(0, len(rows), size)
+        return np.concatenate([log_probs(params, np.array(rows[start : start + size])) for start in starts])
+
+    return call
+
+
 def answering(scorer: NextToken, rows: list[list[int]]) -> Callable[[], np.ndarray]:
     """A call that answers all rows: log-probabilities float32 [questions, verdicts]."""
 
     def call() -> np.ndarray:
         answers = np.zeros((len(rows), len(_VERDICTS)), np.float32)
-        for positions, log_probs in scorer(rows):
-            answers[positions] = log_probs
+        for answered in scorer(rows):
+            answers[answered.positions] = answered.log_probs
         return answers
 
     return call

@@ -110,14 +110,18 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
     return jax.lax.optimization_barrier(Rotation(jnp.sin(angles), jnp.cos(angles)))
 
 
-def rotate(x: jax.Array, turn: Rotation) -> jax.Array:
+def rotate(x: jax.Array, angles: Rotation) -> jax.Array:
     """Turns `x` [B, N, S, H, D], the first half of a head with the second, as transformers' Llama has them."""
     chex.assert_rank(x, 5)
     half = x.shape[-1] // 2
     first = x[..., :half].astype(jnp.float32)
     second = x[..., half:].astype(jnp.float32)
     turned = jnp.concatenate(
-        [first * turn.cosine - second * turn.sine, second * turn.cosine + first * turn.sine], axis=-1
+        [
+            first * angles.cosine - second * angles.sine,
+            second * angles.cosine + first * angles.sine,
+        ],
+        axis=-1,
     )
     return turned.astype(x.dtype)
 

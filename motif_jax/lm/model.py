@@ -209,36 +209,76 @@ class LanguageModel:
 
         prefix_keys = None
         encoded_keys = None
-        if prompt is not None:
-            bias = mask_bias(prompt.valid)[:, None, None, None]
-            if self.config.encoder_layers:
-                encoded_keys = prompt.keys
-                context = context._replace(cross_bias=bias)
-            else:
-                prefix_keys = prompt.keys
-                prefix_positions = _counted(prompt.valid, axis=1)
-                context = context._replace(prefix_bias=bias, prefix_positions=prefix_positions)
+        if prompt is not None and self.config.encoder_layers:
+            encoded_keys = prompt.keys
+            context = context._replace(cross_bias=mask_bias(prompt.valid)[:, None, None, None])
+        elif prompt is not None:
+            prefix_keys = prompt.keys
+            context = _after_prompt(context, prompt)
 
-        turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
+        call = 1 if slot is None else 1 + slot  # 0 is the prompt's
         states, keys = self._apply(
-            params, embeddings, context, prefix_keys, cache_keys, encoded_keys, method="decode", turn=turn
+            params, embeddings, context, prefix_keys, cache_keys, encoded_keys, method="decode", call=call
         )
         if cache is None:
             return states, None
         written = cache.written + valid.sum(axis=2, dtype=jnp.int32)
         return states, Cache(keys, own_valid, cache.slot + length, written)
 
+    def extend_trees(
+        self,
+        params: Any,
+        prompt: EncodedPrompt | None,
+        tokens: jax.Array,
+        depths: jax.Array,
+        closes: jax.Array,
+    ) -> States:
+        """Runs continuations that begin alike as trees, see `prompt_trees`: N packs of S tokens for each of B prompts; of a decoder alone.
+
+        Args:
+          prompt: of the continuations; None: they have none.
+          tokens: int32 [B, N, S].
+          depths: int32 [B, N, S], tokens between the prompt and each token.
+          closes: int32 [B, N, S]; the token at place i looks at the one at place j just if j <= i < closes[j].
+
+        Returns:
+          States [B, N, S, D].
+        """
+        chex.assert_rank(tokens, 3)
+        chex.assert_equal_shape([tokens, depths, closes])
+        assert self.config.has_decoder
+        assert not self.config.encoder_layers
+        positions = depths
+        if prompt is not None:
+            positions = positions + prompt.length[:, None, None]
+        places = jnp.arange(tokens.shape[2])
+        visible = (places[:, None] >= places) & (places[:, None] < closes[..., None, :])
+        context = Context(positions, mask_bias(visible)[:, :, None], key_positions=positions)
+        prefix_keys = None
+        if prompt is not None:
+            prefix_keys = prompt.keys
+            context = _after_prompt(context, prompt)
+        embeddings = self.embed(params, tokens)
+        states, _ = self._apply(params, embeddings, context, prefix_keys, method="decode", call=1)
+        return states
+
     def _embed_tokens(self, params: Any, tokens: jax.Array | None, valid: jax.Array) -> jax.Array:
         assert tokens is not None
         chex.assert_equal_shape([tokens, valid])
         return self.embed(params, tokens)
 
-    def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
-        """Calls a method of the network; each `turn` has dropout of its own."""
-        rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}
+    def _apply(self, params: Any, *arguments: Any, method: str, call: jax.Array | int = 0) -> Any:
+        """Calls a method of the network; each number of a `call` has dropout of its own."""
+        rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, call)}
         if method not in _WITHOUT_BLOCKS:
             params = self.prepared(params)
         return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)
+
+
+def _after_prompt(context: Context, prompt: EncodedPrompt) -> Context:
+    """The context of tokens that look at the whole prompt, too."""
+    bias = mask_bias(prompt.valid)[:, None, None, None]
+    return context._replace(prefix_bias=bias, prefix_positions=_counted(prompt.valid, axis=1))
 
 
 def _counted(valid: jax.Array, axis: int) -> jax.Array:

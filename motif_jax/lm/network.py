@@ -211,8 +211,8 @@ class Stack(nn.Module):
         config = self.config
         if config.rotary is None:
             return context
-        turn = rotation(context.positions, config.rotary, config.head_width)
-        context = context._replace(rotation=turn)
+        angles = rotation(context.positions, config.rotary, config.head_width)
+        context = context._replace(rotation=angles)
         if config.window is None:
             return context
         assert context.key_positions is not None
@@ -223,8 +223,8 @@ class Stack(nn.Module):
             prefix_keys = context.prefix_positions[:, None]
             prefix_bias = prefix_bias + window_bias(context.positions, prefix_keys, config.window)
         if config.local_rotary is not None:
-            turn = rotation(context.positions, config.local_rotary, config.head_width)
-        return context._replace(local=Reach(bias, prefix_bias, turn))
+            angles = rotation(context.positions, config.local_rotary, config.head_width)
+        return context._replace(local=Reach(bias, prefix_bias, angles))
 
     def _relative(self, length: int, context: Context) -> jax.Array:
         """T5's bias of relative positions, float32 [1, 1, H, S, K]."""

@@ -1,7 +1,7 @@
-"""Probabilities of the token right after prompts that begin alike: what they share is run once.
+"""Probabilities of the token right after prompts that begin alike: what several prompts begin with is run once.
 
-The shared beginning is a prompt of one row (`LanguageModel.prefill`), and the rest of each prompt one of its continuations
-(`LanguageModel.extend`), which look at the same keys and values.
+The beginning that all prompts share is a prompt of one row (`LanguageModel.prefill`). The rest of the prompts is packed as trees
+(`prompt_trees`), which are its continuations (`LanguageModel.extend_trees`).
 """
 
 from __future__ import annotations
@@ -14,52 +14,88 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.lm import prompt_trees
 from motif_jax.lm.model import EncodedPrompt, LanguageModel
+from motif_jax.lm.prompt_trees import Pack, PackArrays, Tokens
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, bucket, padded
 
-# Prompts that are padded to a multiple of this many tokens; longer ones to `bucket`, which has fewer widths.
-_FINE_STEP, _FINE_UNTIL = 8, 64
+# Tokens of a pack at least. Wider packs share more, but a token's attention is computed over all tokens of its pack. On NetHack's questions,
+# of 38 tokens, a model of 135 million parameters takes as long with 192 and 5 % longer with 128; larger models spend less on attention.
+_PACK_WIDTH = 256
+# Packs of long prompts have room for two where that is no more than this; beyond it attention would cost more than the tokens it saves.
+_WIDEST_OF_TWO = 1024
+# Logits are computed for so many places of a pack: one for every 16 tokens. Prompts that add fewer, on average, begin a new pack early.
+_TOKENS_OF_PLACE = 16
+# A batch has so many tokens for each prompt that runs at a time: short questions have about as many of their own.
+_TOKENS_OF_PROMPT = 32
 
 
-class PromptBatch(NamedTuple):
-    """Prompts that run together: their positions in the caller's list, and the padded length of what they do not share."""
+class PackBatch(NamedTuple):
+    """Packs that run together.
+
+    Attributes:
+      width: tokens of a pack with its padding.
+      capacity: prompts that a pack has room for.
+      packs: those of the batch.
+      size: packs of the program, which may be more.
+    """
+
+    width: int
+    capacity: int
+    packs: list[Pack]
+    size: int
+
+
+class NextTokens(NamedTuple):
+    """What comes after some prompts.
+
+    Attributes:
+      positions: of the prompts in the caller's list.
+      log_probs: float32 [positions, groups].
+      computed: for each prompt its tokens that were run; the others were run for a prompt before it.
+    """
 
     positions: list[int]
-    width: int
+    log_probs: np.ndarray
+    computed: list[int]
 
 
-def shared_length(rows: Sequence[Sequence[int]]) -> int:
+def shared_length(rows: Sequence[Tokens]) -> int:
     """The number of tokens at the beginning that all rows share; at least one token of each row is left to be its own."""
-    length = 0
-    # The shortest row ends the columns.
-    for column in zip(*rows, strict=False):
-        if len(set(column)) > 1:
-            break
-        length += 1
-    return max(0, min(length, min(map(len, rows)) - 1))
+    return max(0, min(prompt_trees.shared_length(rows), min(map(len, rows)) - 1))
 
 
-def padded_width(length: int) -> int:
-    """The padded length of a batch whose longest row has `length` tokens."""
-    if length <= _FINE_UNTIL:
-        return -(-length // _FINE_STEP) * _FINE_STEP
-    return bucket(length)
+def pack_width(length: int, batch: int) -> int:
+    """Tokens of a pack of prompts of about `length` tokens, in batches of `batch` prompts."""
+    batch_tokens = batch * _TOKENS_OF_PROMPT
+    width = bucket(length)
+    if 2 * width <= min(batch_tokens, _WIDEST_OF_TWO):
+        width *= 2
+    return max(width, min(_PACK_WIDTH, bucket(batch_tokens)))
 
 
-def batches(
-    lengths: Sequence[int], maximum: int, tokens_of_batch: int = TOKENS_OF_BATCH
-) -> list[PromptBatch]:
-    """Puts prompts of like length into batches of at most `maximum`, the longest first.
+def batches(prompts: Sequence[Tokens], batch: int, tokens_of_batch: int = TOKENS_OF_BATCH) -> list[PackBatch]:
+    """Puts prompts into packs, and packs into batches of `batch` prompts of 32 tokens, the longest prompts first.
 
-    The longest come first, so that a device without room for them fails at once and not after hours.
+    The longest come first, so that a device without room for them fails at once and not after hours. A batch has at most `tokens_of_batch`
+    tokens, or one pack.
     """
-    order = sorted(range(len(lengths)), key=lambda position: -lengths[position])
-    parts: list[PromptBatch] = []
-    while order:
-        width = padded_width(lengths[order[0]])
-        count = max(1, min(maximum, tokens_of_batch // width))
-        parts.append(PromptBatch(order[:count], width))
-        order = order[count:]
+    positions_of_width: dict[int, list[int]] = {}
+    for position, prompt in enumerate(prompts):
+        width = pack_width(len(prompt), batch)
+        positions_of_width.setdefault(width, []).append(position)
+    parts: list[PackBatch] = []
+    for width in sorted(positions_of_width, reverse=True):
+        positions = positions_of_width[width]
+        capacity = max(1, width // _TOKENS_OF_PLACE)
+        packs = prompt_trees.packed([prompts[position] for position in positions], width, capacity)
+        packs = [pack._replace(positions=[positions[index] for index in pack.positions]) for pack in packs]
+        most = max(1, min(batch * _TOKENS_OF_PROMPT, tokens_of_batch) // width)
+        while packs:
+            # Two sizes for each width: a program of a large model takes longer to compile than a batch takes to run.
+            size = most if 2 * len(packs) > most else 1
+            parts.append(PackBatch(width, capacity, packs[:size], size))
+            packs = packs[size:]
     return parts
 
 
@@ -70,7 +106,7 @@ class NextToken:
       params: of `model`, a decoder, on its device.
       groups: tokens whose probabilities are added; none may be empty.
       shared: the tokens that prompts begin with. A prompt that begins otherwise is run from its first token.
-      batch: greatest number of prompts that run at a time.
+      batch: prompts that run at a time, if each adds 32 tokens; of shorter ones it is more, of longer ones fewer.
     """
 
     def __init__(
@@ -87,17 +123,18 @@ class NextToken:
         self._extend = jax.jit(self._log_probs)
         self._prompt: EncodedPrompt | None = None
 
-    def __call__(self, rows: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Yields positions in `rows` (tokens of prompts) and their log-probabilities float32 [positions, groups], by batch."""
+    def __call__(self, rows: Sequence[Sequence[int]]) -> Iterator[NextTokens]:
+        """Yields what comes after the prompts `rows`, of which none is empty, by batch."""
         begins = [bool(self.shared) and self._begins_alike(row) for row in rows]
         for alike in (True, False):
             positions = [position for position, begin in enumerate(begins) if begin is alike]
             skipped = len(self.shared) if alike else 0
-            lengths = [len(rows[position]) - skipped for position in positions]
-            for part in batches(lengths, self._batch):
-                chosen = [positions[index] for index in part.positions]
-                unshared = [rows[position][skipped:] for position in chosen]
-                yield chosen, self._run(unshared, part.width, self._shared_keys() if alike else None)
+            unshared = [rows[position][skipped:] for position in positions]
+            for part in batches(unshared, self._batch):
+                log_probs = self._run(part, self._shared_keys() if alike else None)
+                chosen = [positions[index] for pack in part.packs for index in pack.positions]
+                computed = [fresh for pack in part.packs for fresh in pack.fresh]
+                yield NextTokens(chosen, log_probs, computed)
 
     def _begins_alike(self, row: Sequence[int]) -> bool:
         return len(row) > len(self.shared) and list(row[: len(self.shared)]) == self.shared
@@ -111,30 +148,23 @@ class NextToken:
             self._prompt = prefill(self._params, tokens)
         return self._prompt
 
-    def _run(self, rows: Sequence[Sequence[int]], width: int, prompt: EncodedPrompt | None) -> np.ndarray:
-        tokens = padded(rows, width, self._model.config.pad_id)
-        # Two numbers of rows for each width: a program of a large model takes longer to compile than a batch takes to run.
-        few = max(1, self._batch // 8)
-        full = max(1, min(self._batch, TOKENS_OF_BATCH // width))
-        size = few if len(rows) <= few <= full else full
-        spare = size - len(rows)
-        filled = [np.concatenate([array, np.repeat(array[:1], spare, axis=0)]) for array in tokens]
-        log_probs = self._extend(self._params, prompt, *filled)
-        return np.asarray(log_probs)[: len(rows)]
+    def _run(self, part: PackBatch, prompt: EncodedPrompt | None) -> np.ndarray:
+        """Log-probabilities float32 [prompts of the part, groups]."""
+        spare = [part.packs[0]] * (part.size - len(part.packs))
+        arrays = prompt_trees.arrays(
+            [*part.packs, *spare], part.width, part.capacity, self._model.config.pad_id
+        )
+        log_probs = np.asarray(self._extend(self._params, prompt, arrays))
+        return np.concatenate([log_probs[n, : len(pack.positions)] for n, pack in enumerate(part.packs)])
 
-    def _log_probs(
-        self, params: Any, prompt: EncodedPrompt | None, tokens: jax.Array, valid: jax.Array
-    ) -> jax.Array:
-        """Log-probabilities float32 [N, groups] after rows int32 [N, S], padded on the right."""
-        chex.assert_rank([tokens, valid], 2)
-        chex.assert_equal_shape([tokens, valid])
-        if prompt is None:
-            states = self._model.prefill(params, tokens, valid)[0].after
-        else:
-            states = self._model.extend(params, prompt, tokens[None], valid[None])[0].after[0]
-        last = valid.sum(axis=1) - 1
+    def _log_probs(self, params: Any, prompt: EncodedPrompt | None, packs: PackArrays) -> jax.Array:
+        """Log-probabilities float32 [N, Q, groups] after the prompts of N packs."""
+        chex.assert_rank([packs.tokens, packs.ends], 2)
+        states = self._model.extend_trees(
+            params, prompt, packs.tokens[None], packs.depths[None], packs.closes[None]
+        ).after[0]
         # Logits stand at one token of each prompt: those of all tokens would be gigabytes.
-        ends = jnp.take_along_axis(states, last[:, None, None], axis=1)[:, 0]
+        ends = jnp.take_along_axis(states, packs.ends[:, :, None], axis=1)
         log_probs = jax.nn.log_softmax(self._model.logits(params, ends), axis=-1)
-        chosen = log_probs[:, self._groups.tokens]
+        chosen = log_probs[..., self._groups.tokens]
         return jax.nn.logsumexp(jnp.where(self._groups.valid, chosen, -jnp.inf), axis=-1)

@@ -11,7 +11,7 @@ An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_re
 annotation/     captions.py makes a text of a moment, questions.py the distinct questions of a dataset, prompts.py the words around
                 them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py; chat.py is what
                 judges by language models share. parsing.py reads a verdict. session.py asks a judge through store.py, which
-                keeps every answer; shards.py writes the labels. judging.py and judge_probes.py measure the judge.
+                keeps the label of every answer; shards.py writes the labels. judging.py and judge_probes.py measure the judge.
 merged_labels.py    the end of annotate.py: labels of all shards, and the page of every pair.
 model_judge.py  the judge that runs a model in this process; it stands here since annotation/ is free of jax.
 pairs/          the dataset on disk: layout.py, writer.py, dataset.py; targets.py makes numbers of labels.
@@ -25,6 +25,9 @@ Where a change goes:
                                annotation.chat.ChatAnnotator, which has prompts and parsing; you write what sends a conversation
     another judge              a subclass of annotation.annotator.Annotator, named as annotator=module:Class; its docstring is the
                                list of what it may have, docs/annotation.md has one of 20 lines
+    another reading of answers annotation/parsing.py (texts), answer_from_log_probabilities in annotation/chat.py (probabilities),
+                               annotation/labels.py (both orders), pairs/targets.py (numbers). Change `parsing` of the identity, too:
+                               the store keeps labels, not texts
     another prompt             a YAML file as in configs/prompts
     another loss               reward/preference.py
     another normalisation      reward/normalisation.py

@@ -137,7 +137,7 @@ def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annota
 def _manifest(
     config: ConfigDict, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> dict:
-    """All that the labels depend on; shards whose manifests differ in it are not merged (`shards.BINDING`)."""
+    """All that the answers depend on; shards whose manifests differ in it are not merged (`shards.BINDING`)."""
     subject: dict[str, Any] = {"about": "pairs"}
     if annotator.reads_items:
         subject = {

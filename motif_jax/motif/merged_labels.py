@@ -27,7 +27,7 @@ _CAPTIONS_KEPT = 20
 class Merge(NamedTuple):
     """The labels of all shards, and the figures of them."""
 
-    labels: shards.MergedLabels
+    labels: shards.PairLabels
     answers: list[StoredAnswer | None]  # by the index of the question, as they were given
     figures: dict[str, Any]  # of a judge that reads captions; {} for other annotators
     ranked: list[judging.RankedCaption]  # from the most to the least preferred; [] where there are no figures
@@ -58,7 +58,7 @@ def merge(
 
         # The figures judge the answers as they were given, before the correction.
         figures = _judge_figures(questions, answers) if annotator.reads_items else {}
-        labels = shards.merge(
+        labels = shards.labels_of_pairs(
             questions, judging.corrected(answers) if config.correct_position_bias else answers
         )
         ranked = []
@@ -74,6 +74,7 @@ def merge(
             "questions": len(answers),
             **counts(labels.labels),
             "questions_per_pair": len(answers) / dataset.num_pairs,
+            "correct_position_bias": config.correct_position_bias,
         }
         if labels.position_bias is not None:
             summary["position_bias"] = labels.position_bias
@@ -112,7 +113,7 @@ def report(
         )
         page = workdir / answers_page.PAGE
         atomic_write_text(page, answers_page.render(pairs, judge))
-        print(f"every pair: {page}", flush=True)
+        print(f"pair by pair: {page}", flush=True)
     if annotator.reads_items and config.captions.messages:
         messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
         ids = ids.reshape(dataset.num_pairs, 2, dataset.length)

@@ -1,7 +1,7 @@
 """A language model in this process as the annotator: one token's probabilities, by `lm/`, on a CPU or a GPU.
 
 It answers in mode `soft` alone. A question is the model's chat template with the beginning of the answer in it; the answer is the
-probabilities of the verdicts' tokens right after it. `openai` in this mode asks a server the same, and gets the same answers.
+probabilities of the verdicts' tokens right after it. `openai` in this mode asks a server the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from motif_jax.motif.annotation.config import AnnotatorConfig
 
 # Texts of made-up questions: what their prompts share at the beginning, the prompts of all questions share.
 _PROBING_TEXTS = ("", "A", "You see here a key.", "1", "(", "\n")
-# Questions that are tokenised and sorted by length at a time: the tokens of a million questions would take gigabytes.
+# Questions that are tokenised and sorted at a time: the tokens of a million questions would take gigabytes.
 _SORTED_TOGETHER = 2048
 
 
@@ -128,13 +128,16 @@ class ModelAnnotator(chat.ChatAnnotator):
                 yield conversations[index].position, conversations[index].answer(UNKNOWN, note=chat.TOO_LONG)
             else:
                 fitting.append(index)
-        shared = self._scorer.shared
-        for chosen, log_probs in self._scorer([rows[index] for index in fitting]):
-            for index, values in zip(chosen, log_probs, strict=True):
-                row, conversation = rows[fitting[index]], conversations[fitting[index]]
-                cached = len(shared) if row[: len(shared)] == shared else 0
-                conversation.cost(len(row), 1, cached)
-                yield conversation.position, self.soft(conversation, values.tolist(), self._prefill.text)
+        for answered in self._scorer([rows[index] for index in fitting]):
+            parts = zip(answered.positions, answered.log_probs, answered.computed, strict=True)
+            for position, values, computed in parts:
+                row = rows[fitting[position]]
+                conversation = conversations[fitting[position]]
+                conversation.add_tokens(len(row), 1, len(row) - computed)
+                yield (
+                    conversation.position,
+                    self.answer_from_log_probabilities(conversation, values.tolist(), self._prefill.text),
+                )
 
     def preview(self, question: Question) -> Preview:
         prompt = self._render(self.open(question).turns)

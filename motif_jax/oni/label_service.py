@@ -150,7 +150,7 @@ class LabelService(LabelBookkeeper):
         """The questions that have to be asked; the others are answered from the store."""
         to_ask = []
         for pending in questions:
-            key = self._hasher.items(pending.items, self._form)
+            key = self._hasher.id_of_texts(pending.items, self._form)
             answer = None if self._published else self._store.get(key)
             if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
                 self.answered(pending, answer)

@@ -6,7 +6,11 @@ from typing import Any
 
 from motif_jax.schema import fraction, non_negative, one_of, plain_key, section_class
 
-REWARD_STEP = non_negative(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
+REWARD_STEP = non_negative(
+    None,
+    "evaluation of the reward's training, by its number (0: untrained; of an online run: steps); None: the newest, or the best with early stopping",
+    int,
+)
 
 
 QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", allow_none=True)

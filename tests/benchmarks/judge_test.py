@@ -24,6 +24,8 @@ def test_both_sides_give_the_same_answers() -> None:
     line = judge.run(load_config("benchmark", "judge", {**SHORT, "options.shape": "tiny"}))
     assert line["unit"] == "questions/s"
     assert line["log_probabilities_apart"] < 1e-4
+    assert line["tokens_a_question"] == 2 * 11 + 14
+    assert 14 < line["tokens_run_a_question"] < line["tokens_a_question"]
     assert min(line["value"], line["baseline"]["value"]) > 0
 
 
@@ -34,6 +36,11 @@ def test_a_model_in_a_folder_can_be_measured(tmp_path) -> None:
         load_config("benchmark", "judge", {**SHORT, "options.model": str(folder), "options.baseline": False})
     )
     assert line["weight_bytes"] < line["peak_bytes_with_loading"]
+
+
+def test_messages_have_a_beginning_and_more() -> None:
+    with pytest.raises(UserError, match=r"options\.message_tokens=3"):
+        benchmark.check(load_config("benchmark", "judge", {"options.message_tokens": 3}), None)
 
 
 def test_an_unknown_shape_is_refused() -> None:

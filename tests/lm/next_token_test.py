@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,10 +23,15 @@ ROWS = [
     [4, 8, 15],  # shorter than what the others share
     [1, *SHARED, 42],
     [*SHARED, 12],
+    [*SHARED, 3, 9, 27, 2],  # begins as the second
+    [*SHARED, 3, 9],  # the beginning of another
+    [*SHARED, 42, 10],  # twice
+    [1, *SHARED, 42, 6],
 ]
 
 
-@pytest.fixture(params=["llama", extra("qwen2"), extra("gpt2")])
+# Gemma 3 has a window that is shorter than SHARED, GPT-2 a table of positions.
+@pytest.fixture(params=["gemma3", extra("llama"), extra("qwen2"), extra("gpt2")])
 def model(request, tmp_path):
     return models.load(models.write(tmp_path, request.param))
 
@@ -37,19 +44,44 @@ def alone(model: LanguageModel, params, row: list[int]) -> list[float]:
     return [float(jnp.log(jnp.exp(log_probs[jnp.asarray(group)]).sum())) for group in GROUPS]
 
 
+def together(scorer: NextToken, rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities [rows, groups] and computed tokens [rows]."""
+    log_probs = np.full((len(rows), len(GROUPS)), np.nan)
+    computed = np.zeros(len(rows))
+    for answered in scorer(rows):
+        log_probs[answered.positions] = answered.log_probs
+        computed[answered.positions] = answered.computed
+    return log_probs, computed
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [extra(1), 2, 32])
-def test_prompts_together_are_as_each_alone(model, batch: int) -> None:
-    answers = np.zeros((len(ROWS), len(GROUPS)))
-    for positions, log_probs in NextToken(*model, GROUPS, SHARED, batch)(ROWS):
-        answers[positions] = log_probs
-    np.testing.assert_allclose(answers, [alone(*model, row) for row in ROWS], atol=2e-5)
+@pytest.mark.parametrize("batch", [extra(1), 32])
+@pytest.mark.parametrize("loop", [False, extra(True)])
+def test_prompts_together_are_as_each_alone(model, batch: int, loop: bool) -> None:
+    network, params = model
+    scorer = NextToken(dataclasses.replace(network, loop=loop), params, GROUPS, SHARED, batch)
+    log_probs, computed = together(scorer, ROWS)
+    np.testing.assert_allclose(log_probs, [alone(*model, row) for row in ROWS], atol=2e-5)
+    # Of the tokens after SHARED those that no prompt before it has; rows 2, 3 and 8 do not begin with SHARED.
+    np.testing.assert_array_equal(computed, [2, 3, 3, 7, 1, 2, 2, 0, 1])
+
+
+@pytest.mark.slow
+def test_packs_that_run_together_do_not_see_each_other(model) -> None:
+    draws = np.random.default_rng(3)
+    rows = [[*SHARED, *draws.integers(1, 4, draws.integers(5, 40)).tolist()] for _ in range(36)]
+    (part,) = next_token.batches([row[len(SHARED) :] for row in rows], batch=32)
+    # Three packs in a program of four.
+    assert 1 < len(part.packs) < part.size
+    log_probs, _ = together(NextToken(*model, GROUPS, SHARED), rows)
+    some = [0, 7, 19, 35]
+    np.testing.assert_allclose(log_probs[some], [alone(*model, rows[index]) for index in some], atol=2e-5)
 
 
 @pytest.mark.slow
 def test_nothing_needs_to_be_shared(model) -> None:
-    (answer,) = NextToken(*model, GROUPS)(ROWS[:1])
-    np.testing.assert_allclose(answer[1][0], alone(*model, ROWS[0]), atol=2e-5)
+    log_probs, _ = together(NextToken(*model, GROUPS), ROWS[:1])
+    np.testing.assert_allclose(log_probs[0], alone(*model, ROWS[0]), atol=2e-5)
 
 
 def test_each_prompt_keeps_a_token_of_its_own() -> None:
@@ -58,12 +90,42 @@ def test_each_prompt_keeps_a_token_of_its_own() -> None:
     assert next_token.shared_length([[1], [2, 3]]) == 0
 
 
-def test_batches_hold_prompts_of_like_length() -> None:
-    parts = next_token.batches([3, 30, 5, 31, 9], maximum=2)
-    assert parts == [([3, 1], 32), ([4, 2], 16), ([0], 8)]
+def test_batches_hold_prompts_of_like_length_the_longest_first() -> None:
+    long = [7] * 300
+    short = [8] * 20
+    parts = next_token.batches([short, long, [9], long[:270]], batch=32)
+    assert [part.width for part in parts] == [768, 256]
+    assert [[pack.positions for pack in part.packs] for part in parts] == [[[3, 1]], [[0, 2]]]
 
 
-@pytest.mark.slow
+def test_two_long_prompts_share_their_beginning() -> None:
+    beginning = [1] * 100
+    (part,) = next_token.batches([[*beginning, *[2] * 50], [*beginning, *[3] * 50]], batch=32)
+    assert [pack.fresh for pack in part.packs] == [[150, 50]]
+
+
+def test_few_packs_run_in_a_small_program() -> None:
+    rows = [[number] * 120 for number in range(14)]
+    parts = next_token.batches(rows, batch=32)
+    # Two prompts in each of seven packs, four packs at a time.
+    assert [(len(part.packs), part.size) for part in parts] == [(4, 4), (3, 4)]
+    parts = next_token.batches(rows[:10], batch=32)
+    assert [(len(part.packs), part.size) for part in parts] == [(4, 4), (1, 1)]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 32, 1024])
+def test_a_batch_has_as_many_tokens_as_asked(batch: int) -> None:
+    draws = np.random.default_rng(batch)
+    rows = [draws.integers(0, 9, length).tolist() for length in range(1, 60)]
+    parts = next_token.batches(rows, batch, tokens_of_batch=1024)
+    positions = [position for part in parts for pack in part.packs for position in pack.positions]
+    assert sorted(positions) == list(range(len(rows)))
+    for part in parts:
+        assert part.size == 1 or part.size * part.width <= min(1024, batch * 32)
+        assert len(part.packs) <= part.size
+
+
 def test_long_prompts_run_in_small_batches() -> None:
-    parts = next_token.batches([3000, 3000, 100, 100], maximum=32, tokens_of_batch=4096)
-    assert [part.positions for part in parts] == [[0], [1], [2, 3]]
+    rows = [[number] * 900 for number in range(8)] + [[9] * 3000]
+    parts = next_token.batches(rows, batch=1024, tokens_of_batch=4096)
+    assert [(part.width, part.size) for part in parts] == [(3072, 1), (1024, 4), (1024, 4)]

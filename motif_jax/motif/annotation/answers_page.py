@@ -18,7 +18,7 @@ from motif_jax.motif.annotation import judging
 from motif_jax.motif.annotation import labels as label_math
 from motif_jax.motif.annotation.judging import RankedCaption
 from motif_jax.motif.annotation.questions import QuestionList
-from motif_jax.motif.annotation.shards import MergedLabels
+from motif_jax.motif.annotation.shards import PairLabels
 from motif_jax.motif.annotation.store import StoredAnswer
 
 PAGE = "answers.html"
@@ -79,7 +79,7 @@ def judged_pairs(
     captions: Iterable[tuple[str, str]],
     questions: QuestionList,
     answers: Sequence[StoredAnswer | None],
-    merged: MergedLabels,
+    merged: PairLabels,
     reference_labels: np.ndarray | None = None,
 ) -> list[JudgedPair]:
     """The distinct pairs of captions of a dataset, the most frequent first; equal captions are left out, nobody was asked.

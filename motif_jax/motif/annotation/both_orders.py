@@ -65,25 +65,25 @@ def in_default_orders(annotator: Annotator, form: Form) -> Annotator:
     return BothOrders(annotator) if form is PAIR and annotator.default_orders == "both" else annotator
 
 
-def averaged(answer: Answer, turned: Answer) -> Answer:
+def averaged(answer: Answer, of_reverse: Answer) -> Answer:
     """The answer about a pair from those about it and about its reverse; of one unknown answer the other counts."""
     forward = _probabilities(answer)
-    reverse = _probabilities(turned)[labels.TURNED[: len(PAIR.verdicts)]]
+    reverse = _probabilities(of_reverse)[labels.TURNED[: len(PAIR.verdicts)]]
     mean = labels.mean_probabilities(np.stack([forward, reverse])[:, None])
-    verdicts = np.array([[answer.label], [labels.TURNED[turned.label]]], np.int8)
+    verdicts = np.array([[answer.label], [labels.TURNED[of_reverse.label]]], np.int8)
     label = int(labels.agreed(verdicts, mean)[0])
-    tokens = tuple(map(sum, zip(answer.tokens, turned.tokens, strict=True)))
-    known_masses = [one.mass for one in (answer, turned) if one.mass is not None]
+    tokens = tuple(map(sum, zip(answer.tokens, of_reverse.tokens, strict=True)))
+    known_masses = [one.mass for one in (answer, of_reverse) if one.mass is not None]
     return Answer(
         label,
         None if label == UNKNOWN else tuple(map(float, mean[0])),
         (tokens[0], tokens[1], tokens[2]),
-        (*answer.turns, *turned.turns),
+        (*answer.turns, *of_reverse.turns),
         sum(known_masses) / len(known_masses) if known_masses else None,
         # Why there is no verdict: of one that has none beside one that has, nobody need know.
-        (answer.note or turned.note) if label == UNKNOWN else "",
-        answer.retried or turned.retried,
-        answer.cut + turned.cut,
+        (answer.note or of_reverse.note) if label == UNKNOWN else "",
+        answer.retried or of_reverse.retried,
+        answer.cut + of_reverse.cut,
     )
 
 

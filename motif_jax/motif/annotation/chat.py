@@ -69,7 +69,7 @@ class Conversation:
     # Turns that ended before the model had answered.
     cut: int = 0
 
-    def cost(self, prompt: int, completion: int, cached: int) -> None:
+    def add_tokens(self, prompt: int, completion: int, cached: int) -> None:
         """Adds the tokens of one request: of the prompt, of the answer, and of the prompt's cached part."""
         prompts, completions, cached_parts = self.tokens
         self.tokens = (prompts + prompt, completions + completion, cached_parts + cached)
@@ -99,7 +99,7 @@ class ChatAnnotator(Annotator):
 
     A subclass writes `annotate`: for each question it calls `open`, sends the conversation's turns, and hands the text to
     `read_answer`, which returns None where the conversation has to be sent once more. In mode `soft` it hands the
-    log-probabilities of the verdicts to `soft` instead.
+    log-probabilities of the verdicts to `answer_from_log_probabilities` instead.
     """
 
     forms = FORMS
@@ -172,7 +172,7 @@ class ChatAnnotator(Annotator):
     def read_answer(
         self, conversation: Conversation, text: str, finish_reason: object = None
     ) -> Answer | None:
-        """Parses an answer; None if the conversation continues with the retry turn.
+        """Reads the label of an answer; where it has none, adds the retry turn and returns None: the conversation is sent once more.
 
         An answer that was cut, by `finish_reason` or within its reasoning, has no verdict. Published rules read it all the same.
         """
@@ -198,7 +198,9 @@ class ChatAnnotator(Annotator):
             note = UNFINISHED
         return conversation.answer(label, note=note)
 
-    def soft(self, conversation: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
+    def answer_from_log_probabilities(
+        self, conversation: Conversation, log_probabilities: Sequence[float], prefill: str
+    ) -> Answer:
         """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a prefilled answer.
 
         The probabilities are normalised over the verdicts. They are not a label where all verdicts together have less than

@@ -13,7 +13,7 @@ import pandas as pd
 
 from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation import labels as label_math
-from motif_jax.motif.annotation.shards import Annotation, MergedLabels, read_manifest
+from motif_jax.motif.annotation.shards import Annotation, PairLabels, read_manifest
 from motif_jax.motif.pairs.dataset import map_array
 
 NO_GOAL = "no goal"
@@ -51,7 +51,7 @@ def _goal(annotation: Annotation) -> str:
     return match[1] if match else NO_GOAL
 
 
-def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
+def combine(votes: Sequence[Votes], method: str) -> PairLabels:
     """Combines several annotators' labels of each pair; unknown ones do not count.
 
     'majority': the verdict with most votes, a tie for a draw; probabilities are shares of the votes. 'mean': the mean of the
@@ -61,8 +61,8 @@ def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
     answers = [label_math.one_hot(vote.labels) if majority else vote.probabilities for vote in votes]
     mean = label_math.mean_probabilities(np.stack(answers))
     if majority:
-        return MergedLabels(label_math.most_probable(mean), mean, None)
-    return MergedLabels(label_math.agreed(np.stack([vote.labels for vote in votes]), mean), mean, None)
+        return PairLabels(label_math.most_probable(mean), mean, None)
+    return PairLabels(label_math.agreed(np.stack([vote.labels for vote in votes]), mean), mean, None)
 
 
 def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
 
 
 def write_ensemble(
-    dataset_folder: Path, name: str, merged: MergedLabels, sources: Mapping[str, Any], restart: bool
+    dataset_folder: Path, name: str, merged: PairLabels, sources: Mapping[str, Any], restart: bool
 ) -> Path:
     """Writes labels, probabilities and sources. Raises UserError: labels of that name have another origin, unless `restart`."""
     annotation = Annotation(dataset_folder, name)

@@ -53,7 +53,7 @@ def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any
     """Asks about all pairs in both orders; the figures of `probe_figures`. Answers are stored as any others are."""
     hasher = QuestionHasher(session.annotator.identity)
     orders = [(pair.better, pair.worse) for pair in pairs] + [(pair.worse, pair.better) for pair in pairs]
-    questions = [Question(hasher.items(items), items) for items in orders]
+    questions = [Question(hasher.id_of_texts(items), items) for items in orders]
     answers = session.ask(questions, session.recall(questions, {}))
     if any(question.id not in answers for question in questions):
         raise UserError("stopped before all probes were answered: start the command again")

@@ -18,7 +18,7 @@ from motif_jax.motif.annotation.store import StoredAnswer
 ALWAYS = 0.95
 BIASED = 0.65
 _INCONSISTENT = 0.6
-_FEW = 0.5
+_HALF = 0.5
 # Fewer decided answers say nothing of a share.
 _ENOUGH = 20
 # Probabilities below this are as good as 0, whose logarithm is none.
@@ -36,7 +36,7 @@ class RankedCaption(NamedTuple):
 def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
     """Figures of answers about pairs as they were asked; FIRST is the caption shown first.
 
-    Returns `answers`, those that are known; `first_share` of FIRST among FIRST and SECOND; `tie_share`; `unknown_share`; and
+    Returns the number of known `answers`, and of `decided` ones (FIRST or SECOND); `first_share` of FIRST among these; `tie_share`; `unknown_share`; and
     `mass`, the mean probability of the verdicts together, where answers have it.
     """
     stored = [answer for answer in answers if answer is not None]
@@ -149,9 +149,9 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
     """
     if not figures["answers"]:
         return "No question was answered: these labels say nothing."
-    if figures["unknown_share"] > _FEW:
+    if figures["unknown_share"] > _HALF:
         return "Most answers have no verdict: look at them with --config.keep_conversations=True."
-    if figures.get("mass", 1.0) < _FEW:
+    if figures.get("mass", 1.0) < _HALF:
         return (
             f"The verdicts have {figures['mass']:.0%} of the probability: the model would say something else, so choose another "
             "prompt."
@@ -164,7 +164,7 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
 
 
 def _advice_on_order(first_share: float, consistent: float | None) -> str:
-    position = "first" if first_share > _FEW else "second"
+    position = "first" if first_share > _HALF else "second"
     share = max(first_share, 1 - first_share)
     if consistent is None:
         if share > ALWAYS:
@@ -182,7 +182,7 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
         )
     if consistent < _INCONSISTENT:
         return (
-            f"{consistent:.0%} of the pairs have the same winner in both orders: use the averages (labels.soft=True of "
+            f"{consistent:.0%} of the pairs have the same winner in both orders: learn the averaged probabilities (labels.soft=True of "
             "train_reward), see whether they are right with --config.probe=True, or take a larger model."
         )
     return "Both orders agree on most pairs: these labels can be used."

@@ -36,9 +36,9 @@ def most_probable(probabilities: np.ndarray) -> np.ndarray:
 
 
 def agreed(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """The label int8 [pairs] that all known ones of labels int8 [answers, pairs] are, else the most probable of float [pairs, 3].
+    """Labels int8 [pairs]: the one that all known answers to a pair give; where they differ, the most probable verdict of their mean.
 
-    An annotator may call a tie what is nearly one, although its probabilities lean to a side.
+    UNKNOWN where no answer is known. An annotator may call a tie what is nearly one, although its probabilities lean to a side.
     """
     known = labels != UNKNOWN
     least = np.where(known, labels, np.iinfo(np.int8).max).min(axis=0)

@@ -23,17 +23,17 @@ READ_HERE = ("*.safetensors", "*.gguf", "*.json", "*.jinja")
 _GGUF, _GGUF_MAGIC = ".gguf", b"GGUF"
 
 
-def is_folder(model: str) -> bool:
+def is_path(model: str) -> bool:
     """Whether a model is given as a folder or a GGUF file rather than by name."""
-    is_path = model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
-    return is_path or Path(model).exists()
+    looks_like_path = model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
+    return looks_like_path or Path(model).exists()
 
 
 def check_model(model: str, key: str) -> None:
     """Raises UserError unless `model` is a name, a GGUF file, or a folder with a config, weights and a tokenizer."""
     if not model:
         raise UserError(f"config.{key}: give the name of a chat model, or its folder")
-    fault = _fault(Path(model)) if is_folder(model) else None
+    fault = _fault(Path(model)) if is_path(model) else None
     if fault:
         raise UserError(f"config.{key}={model}: {fault}")
 
@@ -73,7 +73,7 @@ def is_gguf(path: Path) -> bool:
 
 def short_name(model: str) -> str:
     """A model's name; the last part of a folder or file, so that it may be moved."""
-    return Path(model).name.removesuffix(".gguf") if is_folder(model) else model
+    return Path(model).name.removesuffix(".gguf") if is_path(model) else model
 
 
 def _weights(folder: Path, patterns: Sequence[str] = _WEIGHTS) -> list[Path]:
@@ -90,7 +90,7 @@ def revision(
     A folder's version is its fingerprint, a name's the commit of `requested` (a branch, a tag or a commit; None: main).
     `key` is the config key that an error names.
     """
-    if is_folder(model):
+    if is_path(model):
         return fingerprint(Path(model))
     if requested and re.fullmatch(r"[0-9a-f]{40}", requested):
         return requested

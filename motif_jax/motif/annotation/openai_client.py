@@ -220,7 +220,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                     log_probabilities = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
                 except MalformedReplyError as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
-                return self.soft(conversation, log_probabilities, self._prefill)
+                return self.answer_from_log_probabilities(conversation, log_probabilities, self._prefill)
 
             answer = self.read_answer(conversation, choice["message"]["content"], choice.get("finish_reason"))
             if answer is not None:
@@ -278,7 +278,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             return await self._send(request, conversation)
 
         if conversation is not None:
-            conversation.cost(*usage)
+            conversation.add_tokens(*usage)
         if choice.get("finish_reason") == "content_filter":
             self._refuse("finish_reason content_filter")
         self._answered += 1

@@ -23,7 +23,7 @@ class QuestionHasher:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
         self._identity = hashlib.blake2b(canonical, digest_size=16)
 
-    def items(self, items: Sequence[str], form: Form = PAIR) -> str:
+    def id_of_texts(self, items: Sequence[str], form: Form = PAIR) -> str:
         """Id of a question about texts, 32 hex digits; the order of the texts counts."""
         *front, last = (item.encode() for item in items)
         state = self._identity.copy()
@@ -35,7 +35,7 @@ class QuestionHasher:
         state.update(last)
         return state.hexdigest()
 
-    def pair(self, index: int) -> str:
+    def id_of_pair(self, index: int) -> str:
         """Id of a question about the numbers of a dataset's pair; the dataset's hash is part of the identity."""
         state = self._identity.copy()
         state.update(b"pair %d" % index)
@@ -87,7 +87,7 @@ def caption_questions(
         if index is None:
             index = len(questions)
             indices[first, second] = index
-            questions.append(Question(hasher.items((first, second)), (first, second)))
+            questions.append(Question(hasher.id_of_texts((first, second)), (first, second)))
         return index
 
     for row, (first, second) in enumerate(pairs):
@@ -114,11 +114,11 @@ def caption_questions(
 
 def is_reversed(hasher: QuestionHasher, first: str, second: str) -> bool:
     """Whether a pair is asked reversed where one order serves both: drawn by the hash, unbiased."""
-    return hasher.items((second, first)) < hasher.items((first, second))
+    return hasher.id_of_texts((second, first)) < hasher.id_of_texts((first, second))
 
 
 def pair_questions(num_pairs: int, hasher: QuestionHasher) -> QuestionList:
     """One question for each pair, for annotators that read the dataset's numbers."""
-    questions = [Question(hasher.pair(index), pair=index) for index in range(num_pairs)]
+    questions = [Question(hasher.id_of_pair(index), pair=index) for index in range(num_pairs)]
     question_indices = np.arange(num_pairs, dtype=np.int32)[:, None]
     return QuestionList(questions, question_indices, np.zeros((num_pairs, 1), bool))

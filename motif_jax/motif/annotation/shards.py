@@ -181,7 +181,7 @@ class Annotation:
 
     def write(
         self,
-        merged: MergedLabels,
+        merged: PairLabels,
         summary: Mapping[str, Any],
         json_files: Mapping[Path, Any] = MappingProxyType({}),
     ) -> None:
@@ -230,7 +230,7 @@ class Shard(LineWriter):
         self.append(lines)
 
 
-class MergedLabels(NamedTuple):
+class PairLabels(NamedTuple):
     """Labels int8 [pairs], probabilities float32 [pairs, 3], and the position bias if both orders were asked."""
 
     labels: np.ndarray
@@ -238,7 +238,7 @@ class MergedLabels(NamedTuple):
     position_bias: dict[str, float] | None
 
 
-def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> MergedLabels:
+def labels_of_pairs(questions: QuestionList, answers: list[StoredAnswer | None]) -> PairLabels:
     """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
     # One row more than there are questions: the tie of equal captions, which `question_indices` point to with -1.
     question_labels = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
@@ -255,8 +255,8 @@ def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> Merged
     probabilities = np.where(questions.swapped[..., None], turned, probabilities)
 
     if questions.question_indices.shape[1] == 1:
-        return MergedLabels(labels[:, 0], probabilities[:, 0].astype(np.float32), None)
+        return PairLabels(labels[:, 0], probabilities[:, 0].astype(np.float32), None)
     mean = label_math.mean_probabilities(np.moveaxis(probabilities, 1, 0))
     was_asked = questions.question_indices[:, 0] >= 0
     bias = label_math.position_bias(shown_labels[was_asked, 0], shown_labels[was_asked, 1])
-    return MergedLabels(label_math.agreed(labels.T, mean), mean, bias)
+    return PairLabels(label_math.agreed(labels.T, mean), mean, bias)

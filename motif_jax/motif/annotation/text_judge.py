@@ -119,7 +119,7 @@ class TextJudge:
         if goal not in self._hashers:
             self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
         hasher = self._hashers[goal]
-        questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
+        questions = [Question(hasher.id_of_texts((text,), SINGLE), (text,), SINGLE) for text in texts]
 
         answers: dict[str, StoredAnswer] = {}
         with self._lock:

@@ -190,7 +190,7 @@ class VllmAnnotator(chat.ChatAnnotator):
     def _read_output(self, conversation: Conversation, output: Any) -> Answer | None:
         """The answer of a finished request; None if the conversation continues with the retry turn."""
         completion = output.outputs[0]
-        conversation.cost(
+        conversation.add_tokens(
             len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0
         )
         if self._prefill is None:
@@ -200,7 +200,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         log_probabilities = [
             listed[token].logprob if token in listed else -math.inf for token in verdict_tokens
         ]
-        return self.soft(conversation, log_probabilities, prefill)
+        return self.answer_from_log_probabilities(conversation, log_probabilities, prefill)
 
     def _find_prefill(self, tokenizer: Any) -> tuple[str, list[int]]:
         """The beginning of an answer after which one token tells the verdicts apart, and those tokens.

@@ -136,7 +136,7 @@ def check_options(config: AnnotatorConfig) -> None:
         checks.require(is_text, "vllm.engine", config.vllm.engine, f"a JSON object whose {key} is a text")
     model_files.check_model(options["model"], "vllm.model")
     tokenizer = options.get("tokenizer")
-    if tokenizer and model_files.is_folder(tokenizer):
+    if tokenizer and model_files.is_path(tokenizer):
         allowed = "the name of a tokenizer, or its folder"
         checks.require(Path(tokenizer).is_dir(), "vllm.tokenizer", tokenizer, allowed)
 
@@ -181,4 +181,4 @@ def identity(config: AnnotatorConfig) -> dict[str, Any]:
 
 def _name(model: str) -> str:
     """A model's name; the last part of a folder, so that it may be moved."""
-    return model.rstrip("/").rpartition("/")[2] if model_files.is_folder(model) else model
+    return model.rstrip("/").rpartition("/")[2] if model_files.is_path(model) else model

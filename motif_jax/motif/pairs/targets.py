@@ -81,7 +81,8 @@ def read_targets(
 ) -> PairTargets:
     """Averages annotations to targets, over the judges that label a pair.
 
-    Only accuracies use the label: the side that the average prefers, or the label of a single judge.
+    The loss uses `targets` and `weights`. Accuracies, `ties='drop'`, the pairs that count as labelled and the advised threshold use `labels`:
+    those of a single judge, or the sides that the average of several prefers.
 
     Args:
       names: annotations to use, at least one.

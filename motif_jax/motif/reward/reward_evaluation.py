@@ -169,8 +169,8 @@ def _advice(
     return {
         **advice,
         "texts": len(data.messages),
-        "unbeaten_texts": len(paid_without_win),
-        "unbeaten": named_without_win,
+        "paid_without_win_texts": len(paid_without_win),
+        "paid_without_win": named_without_win,
         "misjudged_texts": len(misjudged),
         "misjudged": misjudged_rows,
     }

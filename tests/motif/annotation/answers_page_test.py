@@ -13,7 +13,7 @@ from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.motif.annotation import answers_page, judging
 from motif_jax.motif.annotation.answers_page import JudgeSummary, judged_pairs
 from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
-from motif_jax.motif.annotation.shards import merge
+from motif_jax.motif.annotation.shards import labels_of_pairs
 from motif_jax.motif.annotation.store import StoredAnswer
 
 CAPTIONS = [("kill", "wall"), ("wall", "kill"), ("gold", "gold"), ("gold", "wall"), ("kill", "wall")]
@@ -32,7 +32,7 @@ def answered(
     questions = caption_questions(CAPTIONS, len(CAPTIONS), QuestionHasher({}), orders)
     answers = [probabilities[question.items] for question in questions.questions]
     stored = [StoredAnswer(int(np.argmax(p)), p) if p else StoredAnswer(UNKNOWN) for p in answers]
-    return judged_pairs(CAPTIONS, questions, stored, merge(questions, stored), reference_labels)
+    return judged_pairs(CAPTIONS, questions, stored, labels_of_pairs(questions, stored), reference_labels)
 
 
 def test_a_pair_and_its_reverse_are_one_and_equal_captions_are_left_out() -> None:
@@ -148,7 +148,7 @@ def test_texts_of_games_and_models_are_shown_as_texts() -> None:
         StoredAnswer(int(np.argmax(probabilities[q.items])), probabilities[q.items])
         for q in questions.questions
     ]
-    pairs = judged_pairs(captions, questions, stored, merge(questions, stored))
+    pairs = judged_pairs(captions, questions, stored, labels_of_pairs(questions, stored))
     html = page(pairs, question="<script>alert(1)</script>")
     assert "<b>" not in html
     assert "<script>alert" not in html

@@ -30,7 +30,7 @@ def test_grouping_golden(golden):
         listed = caption_questions([tuple(case["joined"])], 1, QuestionHasher({}), "given")
         assert len(listed.questions) == case["prompted"]
         # Nobody has answered anything: unknown, or a tie without asking.
-        label = shards.merge(listed, [None] * len(listed.questions)).labels[0]
+        label = shards.labels_of_pairs(listed, [None] * len(listed.questions)).labels[0]
         assert label == (UNKNOWN if case["prompted"] else case["label_if_not_prompted"])
 
 

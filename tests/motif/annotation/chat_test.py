@@ -121,7 +121,9 @@ def soft_answer(masses, **values):
     form = PAIR if len(masses) == 3 else SINGLE
     annotator = make_annotator(openai(**{"answer.mode": "soft", **values}), form)
     dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
-    return annotator.soft(dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so")
+    return annotator.answer_from_log_probabilities(
+        dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so"
+    )
 
 
 @pytest.mark.parametrize(

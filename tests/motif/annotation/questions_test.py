@@ -43,8 +43,12 @@ def test_once_asks_each_unordered_pair_once_whatever_the_order():
 
 
 def test_ids_depend_on_identity_order_and_borders():
-    ids = [HASHER.items(items) for items in (("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"))]
-    ids += [HASHER.items((text,), SINGLE) for text in ("ab", "captions 1 ab", "b")]
-    ids += [HASHER.pair(0), HASHER.pair(1), QuestionHasher({"annotator": "other"}).items(("a", "b"))]
+    ids = [HASHER.id_of_texts(items) for items in (("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"))]
+    ids += [HASHER.id_of_texts((text,), SINGLE) for text in ("ab", "captions 1 ab", "b")]
+    ids += [
+        HASHER.id_of_pair(0),
+        HASHER.id_of_pair(1),
+        QuestionHasher({"annotator": "other"}).id_of_texts(("a", "b")),
+    ]
     assert len(set(ids)) == len(ids)
     assert ids[0] == "ff482661cb107591810593f94bd8830d", "stores of earlier versions are found"

@@ -331,7 +331,7 @@ def test_one_answer_serves_both_orders_of_a_pair():
     questions = caption_questions(PAIRS, 4, QuestionHasher({}), "once")
     labels = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
 
-    merged = shards.merge(questions, [StoredAnswer(labels[q.items]) for q in questions.questions])
+    merged = shards.labels_of_pairs(questions, [StoredAnswer(labels[q.items]) for q in questions.questions])
 
     assert merged.labels.tolist() == [FIRST, SECOND, TIE, TIE]
     assert merged.position_bias is None
@@ -347,7 +347,7 @@ def test_answers_to_both_orders_are_averaged():
         ("c", "a"): StoredAnswer(SECOND, (0.1, 0.8, 0.1)),
     }
 
-    merged = shards.merge(questions, [answers[question.items] for question in questions.questions])
+    merged = shards.labels_of_pairs(questions, [answers[question.items] for question in questions.questions])
 
     expected = [[0.55, 0.35, 0.1], [0.35, 0.55, 0.1], [0, 0, 1], [0.8, 0.1, 0.1]]
     np.testing.assert_allclose(merged.probabilities, expected, atol=1e-6)

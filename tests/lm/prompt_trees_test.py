@@ -1,0 +1,68 @@
+"""Prompts packed as trees: every prompt stands in one pack, and sees its own tokens alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motif_jax.lm import prompt_trees
+
+WIDTH = 12
+PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=WIDTH), max_size=20)
+
+
+def seen_from(closes: np.ndarray, place: int) -> np.ndarray:
+    """The places that a token looks at, as `PackArrays.closes` has it."""
+    places = np.arange(len(closes))
+    return np.flatnonzero((places <= place) & (place < closes))
+
+
+@given(prompts=PROMPTS, capacity=st.integers(1, 5))
+def test_each_token_sees_the_tokens_of_its_prompt_up_to_itself(
+    prompts: list[list[int]], capacity: int
+) -> None:
+    packs = prompt_trees.packed(prompts, WIDTH, capacity)
+    positions = [position for pack in packs for position in pack.positions]
+    assert sorted(positions) == list(range(len(prompts)))
+    arrays = prompt_trees.arrays(packs, WIDTH, capacity)
+    for number, pack in enumerate(packs):
+        for index, position in enumerate(pack.positions):
+            seen = seen_from(arrays.closes[number], arrays.ends[number, index])
+            assert arrays.tokens[number, seen].tolist() == prompts[position]
+            assert arrays.depths[number, seen].tolist() == list(range(len(prompts[position])))
+            for depth, place in enumerate(seen):
+                np.testing.assert_array_equal(seen_from(arrays.closes[number], place), seen[: depth + 1])
+
+
+@given(prompts=PROMPTS)
+def test_nobody_sees_padding(prompts: list[list[int]]) -> None:
+    packs = prompt_trees.packed(prompts, WIDTH, capacity=3)
+    arrays = prompt_trees.arrays(packs, WIDTH, capacity=3, pad=7)
+    for number, pack in enumerate(packs):
+        size = len(pack.tokens)
+        assert (arrays.tokens[number, size:] == 7).all()
+        assert not arrays.closes[number, size:].any()
+        assert not arrays.ends[number, len(pack.positions) :].any()
+
+
+@given(prompts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=20))
+def test_what_prompts_of_a_pack_share_stands_once(prompts: list[list[int]]) -> None:
+    (pack,) = prompt_trees.packed(prompts, width=200, capacity=len(prompts))
+    beginnings = {tuple(prompt[:length]) for prompt in prompts for length in range(1, len(prompt) + 1)}
+    assert len(pack.tokens) == len(beginnings)
+    assert sum(pack.fresh) == len(beginnings)
+
+
+def test_a_prompt_that_does_not_fit_begins_a_pack_with_its_whole_beginning() -> None:
+    first, second = prompt_trees.packed([[1, 2, 3], [1, 2, 4], [1, 5]], width=4, capacity=9)
+    assert first.tokens == [1, 2, 3, 4]
+    assert second.tokens == [1, 5]
+    assert second.positions == [2]
+
+
+@pytest.mark.parametrize("prompt", [[], [1] * (WIDTH + 1)])
+def test_an_empty_or_too_long_prompt_is_an_error_of_the_caller(prompt: list[int]) -> None:
+    with pytest.raises(AssertionError):
+        prompt_trees.packed([prompt], WIDTH, capacity=1)
