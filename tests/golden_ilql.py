@@ -101,7 +101,7 @@ def settings_of(case: Case) -> ImplicitQSettings:
         context_weight=config["transition_weight"],
         q_min=config.get("value_min"),
         q_max=config.get("value_max"),
-        temperature=config["cql_temp"],
+        cql_temperature=config["cql_temp"],
         margin=config.get("dm_margin", 0.0),
         monte_carlo=bool(case.options.get("mc_returns")),
         all_tokens=True,

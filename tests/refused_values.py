@@ -170,16 +170,17 @@ REFUSED = {
     "train_text.py:wordle_chai": f"""initial.policy=AT/ilql initial.value=AT/ilql num_devices=1 |
         initial.policy=AT/ilql lora.patterns=* num_devices=1 | initial.policy=AT/ilql
         candidates.folder=AT/list.txt num_devices=1 | num_devices=1 | {CHAI} candidates.top_p=0 | {CHAI}
-        candidates.max_tokens=96 | {CHAI} loss.policy=1""",
+        candidates.max_tokens=96 | {CHAI} loss.policy=1 | {CHAI} loss.v=1""",
     "train_text.py:wordle_ilql": f"""{TOY} initial.policy=AT/ilql | {TOY} initial.policy=AT/begun | {TOY}
         data=/nowhere | {TOY} network.width=15 network.heads=2 | {TOY} network.max_length=16 max_len=40 |
-        {TOY} filter.top=0.5 | {TOY} method.q_min=1 method.q_max=1 | {TOY} lora.patterns=*/nothing |
+        {TOY} filter.top=0.5 | {TOY} method.q_min=1 method.q_max=1 |
+        {TOY} method.policy.exponential=False | {TOY} method.policy.exponential=False method.policy.beta=4 | {TOY} lora.patterns=*/nothing |
         initial.policy=AT/dt num_devices=1 | method.name=nothing | {TOY} filter.bottom=0.2 filter.top=0.2 |
         {TOY} network.checkpoint=AT/model | {TOY} held_out.data=AT/talk.jsonl | network.checkpoint=AT/talker
         num_devices=1""",
-    "train_text.py:wordle_ilql_utterance": """initial.value=AT/ilql num_devices=1""",
+    "train_text.py:wordle_ilql_utterance": f"""initial.value=AT/ilql num_devices=1 | {TOY} loss.cql=1 | {TOY} loss.margin=1""",
     "train_text.py:wordle_ppo": f"""{TOY} | {TOY} batch_size=9 ppo.minibatches=2 | {TOY}
-        ppo.kl.coefficient=0 ppo.kl.target=0.1 | {SPOKEN} games.decode.top_p=0 | {SPOKEN} task=reddit""",
+        ppo.kl.coefficient=0 ppo.kl.target=0.1 | {SPOKEN} games.decode.top_p=0 | {SPOKEN} loss.policy=0 | {SPOKEN} task=reddit""",
     "train_text.py:wordle_psi": f"""{TOY}""",
     "train_text.py:wordle_sarsa": f"""{TOY} loss.policy=0 network.checkpoint=gpt2""",
     "train_upvote.py:smoke": """reddit.folder=/nowhere | vocab_size=9 | max_len=80 |

@@ -66,7 +66,10 @@ class Compat:
     # ILQL, CHAI and the text tasks.
     ilql_utterance_int_reward: bool = quirk("rewards of utterances are cut to integers")
     ilql_policy_loss_norm: bool = quirk("the policy's loss is divided by the number of all tokens")
-    ilql_padded_positions: bool = quirk("a dialogue without actions has a weight at position 0")
+    ilql_padded_positions: bool = quirk(
+        "in dialogues that were cut off one more action counts where they are not the longest of their micro-batch; one without actions has a weight "
+        "at position 0"
+    )
     ilql_utterance_truncation: bool = quirk(
         "with max_len, as many states of utterances are kept as of tokens"
     )

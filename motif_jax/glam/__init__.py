@@ -21,7 +21,7 @@ Beside it:
 
 Where a change goes:
 
-    another way to score actions       motif_jax/lm/candidate_scores.py
+    another way to score actions       motif_jax/lm/candidate_scores.py has the formula, LanguagePolicy.score in config.py its name
     another prompt                     motif_jax/envs/babyai_text/prompts.py
     another head of values             motif_jax/lm/heads.py
     another test                       generalisation.py

@@ -161,10 +161,10 @@ class LanguageAgent(PromptReader):
         """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one dict."""
         chex.assert_rank([observation[TOKENS], first], [3, 2])
         rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
-        logits, value = self.rows(params, **rows)
+        logits, value = self.logits_and_values(params, **rows)
         return logits.reshape(*first.shape, -1), value.reshape(first.shape), state
 
-    def rows(
+    def logits_and_values(
         self,
         params: Any,
         tokens: jax.Array,

@@ -39,11 +39,11 @@ class CloningBatch(NamedTuple):
     starts: Any = None
 
 
-def targets(network: LanguageAgent, end: int, pad: int, length: int | None) -> LanguageAgent:
-    """The network that predicts the targets of cloning by their log-probabilities, whatever scores it acts by.
+def scoring_targets(network: LanguageAgent, end: int, pad: int, length: int | None) -> LanguageAgent:
+    """The network with the targets of cloning as its candidates, scored by their log-probabilities, whatever scores it acts by.
 
     A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding). Where prompts
-    have their own actions, `joint_targets` makes them.
+    have their own actions, `with_targets` makes them.
     """
     candidates = network.candidates
     if candidates is not None:
@@ -55,8 +55,8 @@ def targets(network: LanguageAgent, end: int, pad: int, length: int | None) -> L
     )
 
 
-def joint_targets(joint: JointActions, end: int, pad: int, length: int | None) -> JointActions:
-    """`targets` of actions that are tokenised together with their prompts."""
+def with_targets(joint: JointActions, end: int, pad: int, length: int | None) -> JointActions:
+    """The targets, as in `scoring_targets`, of actions that are tokenised together with their prompts."""
     lists, actions, longest = joint.candidates.shape
     flat = zip(joint.candidates.reshape(-1, longest), joint.starts.reshape(-1).tolist(), strict=True)
     rows = [_target(row[row >= 0].tolist(), start, end, pad, length) for row, start in flat]
@@ -85,7 +85,7 @@ def sums(
       by_tokens: the mean loss is a token's; False: it is the cross-entropy of the expert's action among the candidates.
     """
     params = {**(frozen or {}), **learned}
-    logits, _ = network.rows(params, batch.prompts, batch.candidates, batch.starts)
+    logits, _ = network.logits_and_values(params, batch.prompts, batch.candidates, batch.starts)
     # Of tokens the logits are log-probabilities already.
     log_probs = logits if by_tokens else jax.nn.log_softmax(logits)
     chosen = jnp.take_along_axis(log_probs, batch.actions[:, None], axis=1)[:, 0]
@@ -177,9 +177,9 @@ class CloningTask(SumsTask):
         by_tokens = config.loss == TOKENS
         if by_tokens:
             length = config.target_tokens if config.compat.bc_pad_in_loss else None
-            network = targets(network, *special, length)
+            network = scoring_targets(network, *special, length)
             if data.joint is not None:
-                data = data._replace(joint=joint_targets(data.joint, *special, length))
+                data = data._replace(joint=with_targets(data.joint, *special, length))
         batches = CloningBatches(config, data)
         self._steps_per_pass = batches.steps_per_pass
         steps = batches.steps_per_pass * config.epochs

@@ -36,7 +36,7 @@ class LanguagePolicy:
     score: str = one_of(
         ("log_probability", "raw_logit", "scaled_probability"),
         "score of an action by its words: the sum of their tokens' log-probabilities, or of their logits, or the product of their tokens' "
-        "probabilities over the greatest of all actions'",
+        "probabilities over the greatest of all actions', which are logits in their turn: the policy is their softmax",
     )
     by_length: bool = plain_key(False, "divides an action's sum by its number of tokens")
     special_tokens: str = one_of(

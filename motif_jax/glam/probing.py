@@ -52,7 +52,7 @@ class Probing:
             actions,
             options.get("prompt_turn", ()),
         )
-        self._rows = jax.jit(network.rows)
+        self._rows = jax.jit(network.logits_and_values)
         self._prompts = self._encoded(map(self.prompt, self.probes))
         # (probe, (observation, clause)) of every clause, and the prompts without it.
         self._clauses = [

@@ -36,6 +36,7 @@ task must have. collect_text.py collects a task's dialogues; train_upvote.py tra
 Where a change goes:
 
     another loss or method          a Rule of methods/text_methods.py, or `config.method.name=module:Class`
+    another conservative term   `action_q` of a Rule: it has Q of every token
     another task                    a subclass of tasks.contract.TextTask
     another way to decode           agent/decoding.py
     another key of a command        config.py, evaluation/config.py

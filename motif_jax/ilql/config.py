@@ -38,7 +38,7 @@ class TextMethod:
 
     name: str = plain_key("ilql", "method of METHOD above, or module:Class (docs/ilql.md)")
     discount: float = fraction(
-        0.99, "discount from one action (a token; of ilql_utterance an utterance) to the next"
+        0.99, "discount from one action (a token; of ilql_utterance and chai an utterance) to the next"
     )
     expectile: float = plain_key(
         0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1
@@ -55,7 +55,7 @@ class TextMethod:
     q_min: float | None = plain_key(None, "target Qs are at least this")
     q_max: float | None = plain_key(None, "target Qs are at most this")
     monte_carlo: bool = plain_key(False, "V estimates the return that followed instead of the target Q")
-    cql_temperature: float = positive(1.0, "temperature of the softmax in the conservative term")
+    cql_temperature: float = positive(1.0, "T of the conservative term: log sum exp(Q / T) - Q(a) / T")
     margin: float = non_negative(0.0, "margin of the margin term")
     reward_scale: float = positive(1.0, "rewards are divided by it")
     policy: PolicyWeights = subsection(PolicyWeights)
@@ -111,13 +111,13 @@ class HeldOutDialogues:
 
 @section_class
 class DialogueFilter:
-    """Which dialogues are learned from."""
+    """Which dialogues are learned from, and measured with: the held-out part is filtered, too."""
 
     top: float = plain_key(
-        1.0, "%BC: only this best part of the data, by return, is learned from", above=0, maximum=1
+        1.0, "%BC: only this best part, by return, of the data and of the held-out part", above=0, maximum=1
     )
     bottom: float = plain_key(
-        1.0, "%BC: only this worst part of the data, by return, is learned from", above=0, maximum=1
+        1.0, "%BC: only this worst part, by return, of the data and of the held-out part", above=0, maximum=1
     )
     cutoff: float | None = plain_key(
         None, "%BC: only dialogues with a return of at least this, without token_reward"
@@ -131,8 +131,10 @@ class LossWeights:
     q: float = non_negative(1.0, "weight of Q's term")
     v: float = non_negative(1.0, "weight of V's term")
     policy: float = non_negative(1.0, "weight of the policy's cross-entropy")
-    cql: float = non_negative(0.0, "weight of the conservative term")
-    margin: float = non_negative(0.0, "weight of the margin term")
+    cql: float = non_negative(
+        0.0, "weight of the conservative term, of methods with a Q of every token and of chai"
+    )
+    margin: float = non_negative(0.0, "weight of the margin term, of methods with a Q of every token")
 
 
 @section_class

@@ -59,7 +59,7 @@ def settings_of(method: TextMethod, all_tokens: bool) -> ImplicitQSettings:
         expectile=method.expectile,
         q_min=method.q_min,
         q_max=method.q_max,
-        temperature=method.cql_temperature,
+        cql_temperature=method.cql_temperature,
         margin=method.margin,
         monte_carlo=method.monte_carlo,
         all_tokens=all_tokens,
@@ -266,6 +266,7 @@ def check_ppo(config: TextConfig) -> None:
     allowed = f"a multiple of ppo.minibatches x accumulate x devices, {parts}"
     checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
     rules = {
+        "loss.policy": (config.loss.policy > 0, "above 0: the policy is what PPO trains"),
         "dropout": (config.dropout == 0, "0: the policy that plays is the one that learns"),
         "chunk_steps": (config.chunk_steps == 1, "1: each step is played by the policy of the step before"),
         "games.episodes": (config.games.episodes > 0, "above 0: evaluations are episodes"),

@@ -40,7 +40,7 @@ class TextState(NamedTuple):
 class TextTraining(GradientTask):
     """A training on batches of dialogues, `TextBatch`.
 
-    `parameters` are initial trained, target and frozen ones, host arrays (see `Objective.measured`); `learned` and `target`
+    `parameters` are initial trained, target and frozen ones, host arrays (see `agent_start.Start`); `learned` and `target`
     are shapes of trained parameters and of targets.
     """
 

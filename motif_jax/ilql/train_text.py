@@ -56,6 +56,7 @@ IDENTITY = (
     "candidates.temperature",
     "candidates.top_k",
     "candidates.top_p",
+    "games.decode.max_tokens",
     # training
     "max_len",
     "length_buckets",
@@ -101,6 +102,11 @@ def _check_method(config: TextConfig) -> None:
     in_order = q_min is None or q_max is None or q_min < q_max
     checks.require_key(config, "method.q_min", in_order, f"below method.q_max={q_max}, or None")
 
+    beta = method.policy.beta
+    is_share = method.policy.exponential or 0 < beta < 1
+    allowed = "between 0 and 1 with method.policy.exponential=False: weights are beta and 1 - beta"
+    checks.require_key(config, "method.policy.beta", is_share, allowed)
+
     top, bottom = config.filter.top, config.filter.bottom
     checks.require_key(config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}")
 
@@ -120,6 +126,11 @@ def _check_method(config: TextConfig) -> None:
         checks.require_key(config, "initial.value", not config.initial.value, f"None: {name} has no values")
         return
 
+    if rule.q != "token":
+        for key in ("cql", "margin"):
+            allowed = f"0: {name} has one Q of the whole utterance, and none of other actions that the term could lower"
+            checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
+
     # A language model that was not trained on the task's dialogues is not a policy: it does not even end its utterances.
     uses_policy = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
     if uses_policy and config.loss.policy == 0 and not config.initial.policy:
@@ -137,7 +148,7 @@ def _check_proposals(config: TextConfig) -> None:
             f"config.initial.policy=None: method {name} draws candidates from a policy that it does not train: name a run of bc, --config.initial.policy=RUN"
         )
     checks.require_key(config, "initial.value", not config.initial.value, f"None with method {name}")
-    for key in ("policy", "margin"):
+    for key in ("policy", "v", "margin"):
         allowed = f"0: {name} learns Q of candidates alone"
         checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
     checks.require_key(config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone")

@@ -15,8 +15,10 @@ from motif_jax.envs.spec import MASKED
 LOG_PROBABILITY = "log_probability"
 # The released code's since May 2023 (`compat.glam_raw_logit_score`): the sum of their logits.
 RAW_LOGIT = "raw_logit"
-# The first release's (`compat.glam_scaled_probability_score`): the product of their probabilities, over the candidates' greatest.
+# The first release's (`compat.glam_scaled_probability_score`): the product of their probabilities, over the candidates' greatest. These
+# numbers, at most 1, are logits: the policy is their softmax.
 SCALED_PROBABILITY = "scaled_probability"
+FORMS = (LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY)
 # Where no probability reached 1e-45, the published code made all candidates equally likely. This is its logarithm: some
 # processors round numbers as small as 1e-45 to zero.
 _LEAST_LOG_PROBABILITY = -103.28
@@ -38,6 +40,7 @@ def candidate_scores(
       logit: float32 [..., K, T], the model's logit of each token of a candidate.
       log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits at that token.
       valid: bool [..., K, T], False for padding. A candidate without any token is padding, too.
+      form: one of `FORMS`.
       by_length: divides sums by the number of tokens.
       pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each token of padding.
       scored: bool [..., K, T], False for tokens that are not the candidate's but the end of its prompt; None: all are the
@@ -47,6 +50,7 @@ def candidate_scores(
       float32 [..., K]; `MASKED` for candidates without tokens.
     """
     chex.assert_equal_shape([logit, log_normaliser, valid])
+    assert form in FORMS, form
     token_scores = logit if form == RAW_LOGIT else logit - log_normaliser
     counted = valid if scored is None else valid & scored
     score = jnp.sum(jnp.where(counted, token_scores, 0.0), axis=-1)

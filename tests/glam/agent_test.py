@@ -97,7 +97,7 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     np.testing.assert_allclose(value.reshape(-1), first("value"), rtol=1e-4, atol=1e-5)
     nothing = jnp.full((1, 160), -1)
     own = {name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"}
-    rows = [one.rows(params, tokens, **own) for tokens in (nothing, nothing.at[0, 0].set(0))]
+    rows = [one.logits_and_values(params, tokens, **own) for tokens in (nothing, nothing.at[0, 0].set(0))]
     for from_empty, from_one_token in zip(*rows, strict=True):
         assert np.isfinite(from_empty).all()
         np.testing.assert_array_equal(from_empty, from_one_token)
@@ -167,7 +167,7 @@ def test_the_published_scores_are_the_policys_logits(folders):
     one = made(folders["t5"], glam_raw_logit_score=True, glam_pad_plus_one=True)
     params = one.init(jax.random.key(1))
     tokens = prompts(folders["t5"])[0]["tokens"]
-    logits, _ = jax.jit(one.rows)(params, tokens)
+    logits, _ = jax.jit(one.logits_and_values)(params, tokens)
     valid = tokens >= 0
     words, present = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
 
@@ -226,7 +226,7 @@ def test_a_prompt_may_have_its_own_actions(folders, name):
     logits, value, _ = jax.jit(with_candidates.apply)(
         params, rows, with_candidates.initial_state(2), jnp.zeros((1, 2), bool)
     )
-    wanted, values = jax.jit(plain.rows)(params, tokens[:2])
+    wanted, values = jax.jit(plain.logits_and_values)(params, tokens[:2])
     expected = np.take_along_axis(np.asarray(wanted), order, axis=1)
     expected[1, 3] = MASKED
     np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-5)
@@ -256,7 +256,7 @@ def test_untrained_models_leave_out_as_published(folders):
     one = made(folder, pretrained=False, keep_embedding=True, glam_untrained_dropout=True)
     params = one.init(jax.random.key(1))
     tokens = prompts(folder)[0]["tokens"]
-    rows = jax.jit(one.rows)
+    rows = jax.jit(one.logits_and_values)
     first, again, other = (rows(params, rows_shown)[0] for rows_shown in (tokens, tokens, tokens[::-1]))
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other[::-1], atol=1e-4)

@@ -45,7 +45,7 @@ def test_losses_are_those_of_the_experts_tokens(network):
     params = network.init(jax.random.key(3))
     prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
     batch = cloning_task.CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
-    logits, _ = jax.jit(network.rows)(params, prompts)
+    logits, _ = jax.jit(network.logits_and_values)(params, prompts)
     among = jax.jit(functools.partial(cloning_task.sums, network, False))(params, {}, batch)
     expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()
     np.testing.assert_allclose(among.loss, expected, rtol=1e-5)
@@ -54,7 +54,7 @@ def test_losses_are_those_of_the_experts_tokens(network):
     words, present = (np.asarray(part) for part in network.candidates)
     score = jax.jit(functools.partial(scoring.score, network.model))
     for length, pads in ((None, 0), (4, 1)):
-        spoken = cloning_task.targets(network, 1, 0, length)
+        spoken = cloning_task.scoring_targets(network, 1, 0, length)
         sums = jax.jit(functools.partial(cloning_task.sums, spoken, True))(params, {}, batch)
         expected = 0.0
         tokens = 0
@@ -76,10 +76,14 @@ def test_losses_are_those_of_the_experts_tokens(network):
 
 def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network):
     acting = dataclasses.replace(network, form="raw_logit", by_length=True, pad_plus_one=True)
-    plain_target, published_target = (cloning_task.targets(agent, 1, 0, None) for agent in (network, acting))
+    plain_target, published_target = (
+        cloning_task.scoring_targets(agent, 1, 0, None) for agent in (network, acting)
+    )
     params = network.init(jax.random.key(3))
     prompts = jnp.array([[5, 6, 7]])
-    one, other = (jax.jit(target.rows)(params, prompts)[0] for target in (published_target, plain_target))
+    one, other = (
+        jax.jit(target.logits_and_values)(params, prompts)[0] for target in (published_target, plain_target)
+    )
     np.testing.assert_array_equal(one, other)
 
 

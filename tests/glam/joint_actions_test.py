@@ -120,7 +120,7 @@ def test_an_agents_logits_are_the_scores_of_whole_texts(model: Path) -> None:
     fields = {name: np.stack([step[name] for step in steps]) for name in network.fields}
     params = network.init(jax.random.key(0))
 
-    logits, _ = jax.jit(network.rows)(params, **network.cropped(fields))
+    logits, _ = jax.jit(network.logits_and_values)(params, **network.cropped(fields))
 
     prompts = [decoded(step["prompt"]).rstrip(" ") for step in steps]
     expected = lm.load(model).score(prompts, [f" {action}" for action in ACTIONS])
@@ -197,8 +197,8 @@ def test_a_clone_learns_the_tokens_of_whole_texts(model: Path, tmp_path: Path, l
     by_tokens = loss == cloning_task.TOKENS
     if by_tokens:
         assert data.joint is not None
-        network = cloning_task.targets(network, 1, 0, None)
-        data = data._replace(joint=cloning_task.joint_targets(data.joint, 1, 0, None))
+        network = cloning_task.scoring_targets(network, 1, 0, None)
+        data = data._replace(joint=cloning_task.with_targets(data.joint, 1, 0, None))
     batch: Any = jax.tree.map(
         lambda rows: jnp.asarray(rows[0]), cloning_task.CloningBatches(chosen, data).batches(0, 1)
     )

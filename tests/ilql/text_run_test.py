@@ -63,7 +63,7 @@ def test_settings_of_the_loss_are_those_of_the_config() -> None:
         expectile=0.6,
         q_min=-3.0,
         q_max=4.0,
-        temperature=2.0,
+        cql_temperature=2.0,
         margin=0.5,
         monte_carlo=True,
     )

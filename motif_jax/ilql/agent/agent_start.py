@@ -33,12 +33,19 @@ _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size"
 
 
 class Start(NamedTuple):
-    """Initial parameters, host arrays; see `Objective.measured`."""
+    """Initial parameters, host arrays. The loss gets `target` as an entry of `frozen`.
+
+    Attributes:
+      learned: `trunks` or `additions` to them, `heads`, `prefix`: what a loss trains.
+      target: `trunks` or `additions`, and `heads`: copies that follow `learned`; empty where the method has none.
+      frozen: `trunks`, and `heads`, that no loss trains.
+      digests: of the files that the parameters were read from.
+    """
 
     learned: dict[str, Any]
-    target: dict[str, Any]  # copies that follow `learned`
+    target: dict[str, Any]
     frozen: dict[str, Any]
-    digests: dict[str, str]  # of the files that the parameters were read from
+    digests: dict[str, str]
 
 
 def _folders(initial: InitialParameters) -> dict[str, str]:
@@ -274,7 +281,7 @@ def agent_params(objective: Objective, learned: Any, target: Any, frozen: Any) -
     """The parameters of the agent that a training has reached, with additions merged: host arrays, float32.
 
     Args:
-      learned, target, frozen: see `Objective.measured`.
+      learned, target, frozen: see `Start`.
     """
     learned, target, frozen = jax.device_get((learned, target, frozen))
     params, additions = joined(learned, {**frozen, "target": target})

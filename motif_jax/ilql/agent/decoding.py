@@ -167,7 +167,7 @@ def token_facts(outputs: TokenOutputs, steered_logits: jax.Array, tokens: jax.Ar
     )
 
 
-def candidate_scores(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
+def summed_scores(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
     """Scores float32 [...] of candidates of tokens [..., M]: a1 sum A + a2 sum log p, with p from the steered logits."""
     chex.assert_equal_shape([facts.q, valid])
     advantages = jnp.where(valid, facts.q - facts.v, 0.0).sum(-1)

@@ -167,7 +167,7 @@ class Programs:
             count = (state.cache.written + texts.cache.written).astype(jnp.float32)[..., None]
             values = self._decoder.values(params, state.last, state.total / count)
         if values is None:
-            scores = decodings.candidate_scores(facts, written.valid, decoding)
+            scores = decodings.summed_scores(facts, written.valid, decoding)
         else:
             scores = decodings.utterance_scores(values, facts, written.valid, decoding)
         return _Candidates(state, written.tokens, written.valid, facts, scores)

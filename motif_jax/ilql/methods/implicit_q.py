@@ -30,7 +30,7 @@ class ImplicitQSettings:
     context_weight: float = 0.0  # weight of tokens that belong to no action (transition_weight)
     q_min: float | None = None  # lower limit of the target Q (value_min); None for no limit
     q_max: float | None = None  # upper limit of the target Q (value_max); None for no limit
-    temperature: float = 1.0  # of the conservative term (cql_temp)
+    cql_temperature: float = 1.0  # T of the conservative term (cql_temp)
     margin: float = 0.0  # of the margin term (dm_margin)
     monte_carlo: bool = False  # V estimates the observed return instead of the target Q (mc_returns)
     all_tokens: bool = False  # divides the policy's loss by all tokens (`compat.ilql_policy_loss_norm`)
@@ -74,8 +74,8 @@ class ActionQ(NamedTuple):
     """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are zeros. See `action_q`."""
 
     chosen: Array  # Q of the action that was taken
-    conservative: Array  # cross-entropy of that action under the softmax of all of them
-    margin: Array  # squared excess of the other actions' Q
+    conservative: Array  # log sum exp(Q / T) - Q(a) / T
+    margin: Array  # squared excess of every action's Q, with the taken one's, which is margin^2
 
 
 class Estimates(NamedTuple):
@@ -123,13 +123,13 @@ def action_q(
 ) -> ActionQ:
     """The terms of one Q of all actions, float32 [..., V], at those taken, int32 [...].
 
-    Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action; margin: sum over
-    actions a' of max(0, Q(a') - Q(a) + margin)^2.
+    Conservative, with all tokens as actions: -log softmax(Q / T) of the action, which is log sum exp(Q / T) - Q(a) / T; T times it is
+    CQL(H) of Kumar et al. 2020 at temperature T. Margin: sum over all actions a' of max(0, Q(a') - Q(a) + margin)^2, a among them.
     """
     q_chosen = chosen(q, actions)
     conservative_term = margin_term = jnp.zeros_like(q_chosen)
     if conservative:
-        conservative_term = -chosen(jax.nn.log_softmax(q / settings.temperature), actions)
+        conservative_term = -chosen(jax.nn.log_softmax(q / settings.cql_temperature), actions)
     if margin:
         margin_term = jnp.square(jnp.maximum(q - q_chosen[..., None] + settings.margin, 0.0)).sum(axis=-1)
     return ActionQ(q_chosen, conservative_term, margin_term)

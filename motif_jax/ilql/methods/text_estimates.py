@@ -281,7 +281,7 @@ class Estimator:
         def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
             states, actions, row_indices = rows
             qs = [network.apply(heads, name, states, _key(key, name, row_indices)) for name in names]
-            return [implicit_q.action_q(q, actions, self.settings, conservative, margin) for q in qs]
+            return [self.rule.action_q(q, actions, self.settings, conservative, margin) for q in qs]
 
         row_indices = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
         rows = jax.tree.map(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+import jax
+
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import Estimates, ImplicitQSettings, LossSums, TextBatch
+from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, LossSums, TextBatch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +35,18 @@ class Rule:
         """
         return implicit_q.losses(batch, estimates, settings, self.huber)
 
+    def action_q(
+        self, q: jax.Array, actions: jax.Array, settings: ImplicitQSettings, conservative: bool, margin: bool
+    ) -> ActionQ:
+        """The terms of one Q of all tokens float32 [..., V] at the actions int32 [...], see `implicit_q.action_q`.
 
-# Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma
+        `conservative` and `margin` say which of the two terms have a weight.
+        """
+        return implicit_q.action_q(q, actions, settings, conservative, margin)
+
+
+# ilql, sarsa and awac are one rule, and so are bc and bc_top: expectile, beta and filter tell them apart, which the variants of
+# configs/train_text.py set. Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma
 # et al. 2022 (chai).
 RULES: Mapping[str, Rule] = {
     "bc": Rule(q="none"),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from motif_jax.core.training.spread import Spread
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import Counts, LossSums, TextBatch
+from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
 from motif_jax.ilql.methods.text_estimates import Estimator
 
 
@@ -59,7 +59,10 @@ class Objective(Estimator):
     def measured(self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None) -> MeasuredLoss:
         """The loss of a micro-batch with its terms and spreads, for `lm.training.gradient_sums`.
 
-        Arguments are those of `estimates`.
+        Args:
+          learned, frozen: see `agent_start.Start`; `frozen` has the targets as `target`.
+          part: the micro-batch, and the counts of the whole batch.
+          key: of dropout; None: no dropout.
         """
         batch, counts = part
         if self.reward_scale != 1:
@@ -70,14 +73,16 @@ class Objective(Estimator):
         # Values learn from actions, the policy from tokens.
         actions = jnp.maximum(counts.actions, 1.0)
         policy_tokens = jnp.maximum(counts.policy, 1.0)
-        terms = LossSums(
-            q=sums.q / actions,
-            v=sums.v / actions,
-            conservative=sums.conservative / actions,
-            margin=sums.margin / actions,
-            policy=sums.policy / policy_tokens,
-        )
+        means = {
+            "q": sums.q / actions,
+            "v": sums.v / actions,
+            "conservative": sums.conservative / actions,
+            "margin": sums.margin / actions,
+            "policy": sums.policy / policy_tokens,
+        }
         loss = jnp.zeros(())
-        for name in terms._fields:
-            loss += getattr(self.weights, name) * getattr(terms, name)
-        return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
+        for name, mean in means.items():
+            loss += getattr(self.weights, name) * mean
+        return MeasuredLoss(
+            LossTerms(loss=loss, **means), implicit_q.spreads(batch, estimates, self.settings)
+        )

@@ -179,13 +179,13 @@ class PpoTraining(GradientTask):
         metrics |= {
             **of_minibatches,
             _RETURN: reductions.mean(dialogues.returns, episodes, AXIS),
-            "episode/actions": reductions.mean(batch.utterances, episodes, AXIS),
+            "episode/utterances": reductions.mean(batch.utterances, episodes, AXIS),
             "batch/tokens": reductions.total(mask.astype(jnp.float32), AXIS),
         }
         coefficient = state.kl_coefficient
         if reference:
-            actions = reductions.total(batch.utterances, AXIS)
-            coefficient = self._controller.adapted(coefficient, reference["reference/kl"], actions)
+            utterances = reductions.total(batch.utterances, AXIS)
+            coefficient = self._controller.adapted(coefficient, reference["reference/kl"], utterances)
         return PpoState(learned, opt_state, state.step + 1, coefficient), metrics
 
     def _penalise(

@@ -115,7 +115,7 @@ def test_facts_and_scores_of_candidates() -> None:
     best_of = math.log(6) - 5 / 6
     facts, is_valid, values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (facts, is_valid, values))
     for scores, expected in (
-        (decodings.candidate_scores(facts, is_valid, how), 0.5 * advantage + 0.3 * drawn),
+        (decodings.summed_scores(facts, is_valid, how), 0.5 * advantage + 0.3 * drawn),
         (decodings.utterance_scores(values, facts, is_valid, how), values[0] + 0.2 * by_policy),
         (decodings.divergence(facts, is_valid, how), drawn - by_policy + best_of),
         (decodings.divergence(facts, is_valid, beam), -by_policy),

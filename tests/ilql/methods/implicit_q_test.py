@@ -189,7 +189,7 @@ def loops(
                 row = q[dialogue, k].astype(np.float64)
                 error = abs(row[tokens[k]] - aim)
                 sums["q"] += (error**2 / 2 if error <= 1 else error - 0.5) if huber else error**2
-                scaled = row / settings.temperature
+                scaled = row / settings.cql_temperature
                 sums["conservative"] += np.log(np.exp(scaled).sum()) - scaled[tokens[k]]
                 sums["margin"] += sum(max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row)
             error = (returns[k] if settings.monte_carlo else targets[k]) - outputs.values[dialogue, k]
@@ -222,7 +222,7 @@ def weight_by_hand(advantage: float, settings: ImplicitQSettings) -> float:
 
 
 CLIPPED = ImplicitQSettings(
-    beta=0.5, most_weight=1.2, expectile=0.8, temperature=2.0, margin=0.3, q_min=-0.4, q_max=0.9
+    beta=0.5, most_weight=1.2, expectile=0.8, cql_temperature=2.0, margin=0.3, q_min=-0.4, q_max=0.9
 )
 SIGNS = ImplicitQSettings(beta=0.7, exponential=False, monte_carlo=True, discount=0.9, all_tokens=True)
 CONTEXT = ImplicitQSettings(context_weight=0.4, beta=0.3, most_weight=1.1)
