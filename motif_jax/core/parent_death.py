@@ -13,6 +13,10 @@ GRACE_SIGNAL = signal.SIGIO
 _PR_SET_PDEATHSIG = 1
 
 
+class ParentGoneError(Exception):
+    """Raised in a child process whose parent has closed the pipe between them, or died: nobody needs what it does."""
+
+
 def end_with_parent(lifeline: int) -> None:
     """Lets the kernel end this process 29 s after the last writer of the pipe `lifeline`, who writes nothing, has closed it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -106,9 +106,16 @@ def mismatch_error(recording: Recording) -> UserError:
 
 
 def record(
-    environment: Environment, task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray
+    environment: Environment,
+    task: str,
+    options: Mapping[str, Any],
+    seed: int,
+    actions: np.ndarray,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Recording:
     """Plays `actions` [steps, ...] in the episode `seed` of `environment`, which is `task` with `options`.
+
+    `on_step` is called at each step, of which a slow game may need minutes in all.
 
     Raises UserError: `compat.seed_noop` is on, which cannot be played again.
     """
@@ -116,6 +123,7 @@ def record(
     digest = Digest(task, options)
     played: list[Any] = []
     for transition in play(environment, seed, given_actions(actions)):
+        on_step()
         played.append(transition.action)
         digest.add(transition.observation, transition.reward, transition.end)
     return Recording(

@@ -85,12 +85,12 @@ def run(config: ConfigDict, workdir: Path) -> None:
             "step": reward.step,
             "least_met": config.least_met,
             "met_often": _as_json(frequent_agreement),
-            "never_labelled": _as_json(new_agreement),
+            "never_labelled": {**_as_json(new_agreement), "asked": len(unlabelled)},
         }
         atomic_write_json(workdir / SUMMARY, summary)
         print(agreement_line(frequent_agreement, f"labelled messages seen at least {config.least_met} times"))
         source = "" if config.evaluation else " (of the run itself)"
-        print(agreement_line(new_agreement, f"messages that were never labelled{source}"))
+        print(agreement_line(new_agreement, f"messages that were never labelled{source}", len(unlabelled)))
 
     share = frequent_agreement.share
     if config.minimum is not None and (share is None or share.value < config.minimum):
@@ -170,10 +170,14 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     return answers
 
 
-def agreement_line(agreement: JudgeAgreement, messages: str) -> str:
-    """The agreement in words; `messages` says which messages they are."""
+def agreement_line(agreement: JudgeAgreement, messages: str, asked: int = 0) -> str:
+    """The agreement in words; `messages` says which messages they are, of which so many were `asked` now."""
+    unanswered = asked - agreement.messages
+    without_answer = f"{unanswered:,} of {asked:,} were not answered: give the command again, with a greater config.wait_seconds"
     if agreement.share is None:
-        return f"no {messages}"
+        return (
+            f"none of the {messages} has an answer: {without_answer}" if unanswered > 0 else f"no {messages}"
+        )
     share = agreement.share
     line = (
         f"reward and annotator agree on {share.value:.1%} ({share.low:.1%} to {share.high:.1%}) of the "
@@ -183,4 +187,6 @@ def agreement_line(agreement: JudgeAgreement, messages: str) -> str:
         line += "; not on " + "; ".join(repr(text) for text in agreement.against[:_EXAMPLES])
     if len(agreement.against) > _EXAMPLES:
         line += ", …"
+    if unanswered > 0:
+        line += f"; {without_answer}"
     return line

@@ -14,12 +14,12 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from motif_jax.core import interruption, run_folder, seeds
-from motif_jax.core.errors import printable
-from motif_jax.envs import registry
+from motif_jax.core.errors import UserError, printable
+from motif_jax.envs import determinism, registry
 from motif_jax.play import evaluation_setup, keyboard, messages, playback, terminal, watching
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.films.film_files import FilmForms, Films
-from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 
 
@@ -29,6 +29,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     forms.check()
     setup = evaluation_setup.check(read_section(PlayedPolicy, config))
     forms.check_screen(setup.environment, setup.options)
+    determinism.require(setup.environment, setup.options, "a recording")
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -89,6 +90,12 @@ class _Episodes:
         """Writes an episode's recording and film, and prints its messages and numbers."""
         setup = self._setup
         recording = record_actions(setup.environment, setup.options, film.seed, film.played)
+        differing = differences(recording.info, film.info)
+        if differing:
+            raise UserError(
+                f"{setup.environment} with seed {film.seed} does not play the same way twice ({'; '.join(differing)}): "
+                f"{determinism.REMEDY}"
+            )
         recording.save(self._workdir / f"{_stem(index)}.json")
         written = self._films.write(_stem(index), film, source)
         top = self._config.top_messages

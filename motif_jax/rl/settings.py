@@ -289,9 +289,19 @@ def _check_environment(config: AgentConfig) -> None:
     ):
         can_replay = not (config.record_every and getattr(config.compat, switch))
         checks.require(can_replay, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
-    if config.record_every:
-        name = config.environment.name
-        determinism.require(name, environment_options(config), f"config.record_every={config.record_every}")
+    # What plays an episode again: a recording, a resumed serial run, and actors that are rebuilt.
+    for key, plays_again in (
+        ("record_every", config.record_every > 0),
+        ("serial", config.serial and not config.compat.seed_noop),
+        ("actors.rebuild", config.actors.rebuild),
+    ):
+        if plays_again:
+            use = f"config.{key}={checks.dotted(config, key)}"
+            determinism.require(config.environment.name, environment_options(config), use)
+            break
+    can_rebuild = not (config.actors.rebuild and config.compat.seed_noop)
+    reason = "False with compat.seed_noop: games without seeds cannot be played again"
+    checks.require(can_rebuild, "actors.rebuild", config.actors.rebuild, reason)
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
 

@@ -21,7 +21,7 @@ from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.interruption import Interruption, Patience, StoppedError, never
 from motif_jax.core.profiling import Profiler
 from motif_jax.core.progress import PLAIN_INTERVAL_SECONDS
-from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl import agent_checkpoints, agent_networks, choices, reward_choice, settings
 from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
@@ -321,8 +321,13 @@ def _reward(config: AgentConfig) -> str:
     source = reward.dir or f"kind {reward.kind}"
     if reward.intrinsic_coefficient != 0:
         return f"intrinsic reward of {source}"
+    paid = "the task's reward alone"
     if reward.extrinsic_coefficient == 0:
-        return "no reward: both coefficients are 0"
-    if reward.dir:
-        return f"the task's reward alone (the intrinsic reward of {source} is only logged)"
-    return "the task's reward alone"
+        paid = "no reward: both coefficients are 0"
+    # Kind motif has no reward without a run in `dir`.
+    if reward.kind == "none" or (reward.kind == "motif" and not reward.dir):
+        return paid
+    logged = f"the intrinsic reward of {source} is only logged"
+    if reward.kind in choices.REWARD_SECTIONS:
+        logged += ", and its annotator is asked all the same: config.reward.kind=none asks nothing"
+    return f"{paid} ({logged})"

@@ -118,7 +118,7 @@ def test_the_summary_has_shares_with_intervals_and_messages_against(
         "step": 7,
         "least_met": 5,
         "met_often": {"share": share, "messages": 2, "against": ["often"]},
-        "never_labelled": {"share": share, "messages": 2, "against": ["c"]},
+        "never_labelled": {"share": share, "messages": 2, "against": ["c"], "asked": 3},
     }
 
 
@@ -128,8 +128,22 @@ def test_both_agreements_are_printed_with_their_messages(config: ConfigDict, tmp
     agreement = "reward and annotator agree on 50.0% (9.5% to 90.5%) of the 2 "
     assert capsys.readouterr().out.splitlines() == [
         f"{agreement}labelled messages seen at least 5 times; not on 'often'",
-        f"{agreement}messages that were never labelled; not on 'c'",
+        f"{agreement}messages that were never labelled; not on 'c'; 1 of 3 were not answered: give the command again, with a greater "
+        "config.wait_seconds",
     ]
+
+
+def test_questions_without_an_answer_are_counted(
+    config: ConfigDict, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnsweringService, "answers", {})
+
+    check_reward.run(config, tmp_path / "check")
+
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert last_line.startswith(
+        "none of the messages that were never labelled has an answer: 3 of 3 were not answered"
+    )
 
 
 def test_without_an_evaluation_messages_of_the_run_are_asked(

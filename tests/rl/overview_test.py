@@ -48,6 +48,15 @@ def test_the_overview_says_which_devices_learn_and_act(learning: Any, acting: An
         ({"reward__extrinsic_coefficient": 0.0}, "no reward: both coefficients are 0"),
         ({"reward__dir": "a"}, "the task's reward alone (the intrinsic reward of a is only logged)"),
         (MINE, "intrinsic reward of kind my:Reward"),
+        (
+            MINE | {"reward__intrinsic_coefficient": 0.0},
+            "the task's reward alone (the intrinsic reward of kind my:Reward is only logged)",
+        ),
+        (
+            {"reward__kind": "retrieval", "reward__intrinsic_coefficient": 0.0},
+            "the task's reward alone (the intrinsic reward of kind retrieval is only logged, and its annotator is asked all the same: "
+            "config.reward.kind=none asks nothing)",
+        ),
     ],
 )
 def test_the_overview_says_what_is_rewarded(changes: dict[str, Any], words: str) -> None:

@@ -14,7 +14,7 @@ import struct
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
@@ -23,7 +23,7 @@ from typing import Any
 from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import full_disk
-from motif_jax.core.parent_death import end_with_parent, parent_is_gone
+from motif_jax.core.parent_death import ParentGoneError, end_with_parent, parent_is_gone
 from motif_jax.rl.actors.group import SlotGroup, start_delay
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig
 from motif_jax.rl.actors.slots import SlotLayout, Slots
@@ -102,15 +102,29 @@ def serve(orders: ActorOrders) -> None:
                 _play(orders, parent.sentinel)
             finally:
                 tempdirs.remove_own()  # a forked process does not run `atexit`'s functions
-    except BrokenPipeError:  # the pool's process is gone
+    except ParentGoneError:
         return
     except Exception as error:
-        with contextlib.suppress(BrokenPipeError):
-            orders.reports.send(_report_of(error, orders))
+        with contextlib.suppress(ParentGoneError):
+            _report(orders, *_report_of(error, orders))
         sys.exit(1)
     finally:
         if parent_is_gone(parent.sentinel):  # a killed pool left its own folder
             tempdirs.remove_abandoned()
+
+
+def _report(orders: ActorOrders, kind: str, content: Any) -> None:
+    with _parent_reads():
+        orders.reports.send((kind, content))
+
+
+@contextlib.contextmanager
+def _parent_reads() -> Iterator[None]:
+    """Raises ParentGoneError where nobody reads a pipe: a ConnectionError may also come from an environment."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ParentGoneError from error
 
 
 def _report_of(error: Exception, orders: ActorOrders) -> tuple[str, Any]:
@@ -136,7 +150,7 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
             os.sched_setaffinity(0, {config.cores[worker]})
 
     slots = Slots(orders.layout, orders.memory.number)
-    games = SlotGroup(config, slots, group, lambda record: orders.reports.send((EPISODE, record)))
+    games = SlotGroup(config, slots, group, functools.partial(_report, orders, EPISODE))
     games.abandoned = functools.partial(parent_is_gone, lifeline)
     if orders.forget:
         games.forget()
@@ -146,8 +160,8 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
     delay = start_delay(config.seed, worker, config.warmup_seconds) if is_first else 0.0
     warmup_steps = config.warmup_steps if is_first else 0
     if wait([lifeline], delay):
-        raise BrokenPipeError
-    orders.reports.send((UP, None))
+        raise ParentGoneError
+    _report(orders, UP, None)
 
     resumes = bool(config.remembered) and (orders.resumes or not is_first)
     commands = orders.commands.number
@@ -162,5 +176,6 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
             games.resume(slot)
         else:
             games.reset(slot, warmup_steps)
-        os.write(records, RECORD.pack(generation, group, slot, row + 1))
+        with _parent_reads():
+            os.write(records, RECORD.pack(generation, group, slot, row + 1))
     games.close()

@@ -11,6 +11,7 @@ import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.interruption import never
+from motif_jax.core.parent_death import ParentGoneError
 from motif_jax.envs import registry, spec
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, Action
 from motif_jax.rl.actors.rollouts import ActorsConfig
@@ -46,7 +47,7 @@ class SlotGroup:
     after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
-    A warm-up and a rebuilding raise BrokenPipeError once `abandoned` returns True: nobody reads the rows any more.
+    A warm-up and a rebuilding raise ParentGoneError once `abandoned` returns True: nobody reads the rows any more.
     """
 
     def __init__(self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink) -> None:
@@ -263,7 +264,7 @@ class SlotGroup:
 
     def _check_reader(self) -> None:
         if self.abandoned():
-            raise BrokenPipeError
+            raise ParentGoneError
 
     def _allowed(self, drawn: list[Action]) -> list[Action]:
         """The drawn actions [envs], in which actions that a state does not allow are replaced."""

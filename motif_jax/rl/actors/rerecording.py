@@ -13,6 +13,7 @@ import numpy as np
 from motif_jax.core.files import finite
 from motif_jax.envs import registry
 from motif_jax.envs.replay import Recording, record
+from motif_jax.rl.actors.worker_process import note_progress
 
 FOLDER = "recordings"  # in a training's folder
 # The recordings' names in it, without '.json': step of the training, environment, episode.
@@ -56,7 +57,9 @@ class Rerecorder:
         self._environment = registry.make(self._task, **self._options)
 
     def answer(self, request: Order) -> str | None:
-        recording = record(self._environment, self._task, self._options, request.seed, request.actions)
+        recording = record(
+            self._environment, self._task, self._options, request.seed, request.actions, note_progress
+        )
         info = finite(recording.info)
         info_as_played = finite(request.info)
         differing = [name for name, value in info.items() if value != info_as_played[name]]

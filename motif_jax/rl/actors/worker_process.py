@@ -18,9 +18,11 @@ from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import NO_ROOM
 from motif_jax.core.interruption import deaf_processes
-from motif_jax.core.parent_death import end_with_parent
+from motif_jax.core.parent_death import ParentGoneError, end_with_parent
 from motif_jax.envs.spec import EngineError
 
+# A wait is divided into parts of so many seconds. In a longer part this process was paused (Ctrl-Z, a suspended job), as the workers were.
+_PART_SECONDS = 1.0
 HANG_SECONDS = 300.0  # a process that is silent for so long is killed, and its job is done again
 PROGRESS_SECONDS = 10.0  # between two signs of life of a process that works on a request
 MAX_DEATHS = 3  # a job that kills so many processes is given up
@@ -62,7 +64,7 @@ def note_progress() -> None:
     """Called at each step of a long request, such as an episode: its process is not taken for one that hangs."""
     now = time.monotonic()
     if _Reporter.connection is not None and now - _Reporter.sent_at > PROGRESS_SECONDS:
-        _Reporter.connection.send(WorkerProgress())
+        _send(_Reporter.connection, WorkerProgress())
         _Reporter.sent_at = now
 
 
@@ -104,7 +106,7 @@ class WorkerProcess:
           OSError: the disk was full.
           RuntimeError: the process raised another exception.
         """
-        if not self.connection.poll(HANG_SECONDS):
+        if self._is_silent():
             self.process.kill()
         try:
             answer = self.connection.recv()
@@ -117,6 +119,15 @@ class WorkerProcess:
                 raise UserError(answer.user)
             raise RuntimeError(f"a worker process failed:\n{answer.trace}")
         return answer
+
+    def _is_silent(self) -> bool:
+        """Whether nothing comes for `HANG_SECONDS`, without the time of a pause."""
+        left = HANG_SECONDS
+        while left > 0:
+            if self.connection.poll(min(left, _PART_SECONDS)):
+                return False
+            left -= _PART_SECONDS
+        return True
 
     def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
         """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns whether that was necessary."""
@@ -145,20 +156,33 @@ def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Ma
     end_with_parent(parent.sentinel)
     _Reporter.connection = connection
     _Reporter.sent_at = time.monotonic()
-    # These errors mean that the parent has closed the pipe or died.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        try:
-            with contextlib.closing(make(setup)) as server:
-                while (request := _receive(connection)) is not _END:
-                    connection.send(server.answer(request))
-        except (EngineError, BrokenPipeError, ConnectionResetError):
-            raise
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno in NO_ROOM:
-                connection.send(error)
-                return
-            user = str(error) if isinstance(error, UserError) else ""
-            connection.send(WorkerFailure(traceback.format_exc(), user))
+    try:
+        with contextlib.closing(make(setup)) as server:
+            while (request := _receive(connection)) is not _END:
+                _send(connection, server.answer(request))
+    except EngineError:
+        raise
+    except ParentGoneError:
+        return
+    except Exception as error:
+        with contextlib.suppress(ParentGoneError):
+            _send(connection, _failure_of(error))
+
+
+def _failure_of(error: Exception) -> WorkerFailure | OSError:
+    """What the parent is sent of an error: itself, where the disk is full, else its texts."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return error
+    user = str(error) if isinstance(error, UserError) else ""
+    return WorkerFailure("".join(traceback.format_exception(error)), user)
+
+
+def _send(connection: Connection, message: Any) -> None:
+    """Raises ParentGoneError where nobody reads the pipe: a ConnectionError may also come from what the process works with."""
+    try:
+        connection.send(message)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise ParentGoneError from error
 
 
 def _receive(connection: Connection) -> Any:
@@ -167,6 +191,20 @@ def _receive(connection: Connection) -> Any:
         return connection.recv()
     except (EOFError, ConnectionResetError):
         return _END
+
+
+class _Clock:
+    """Seconds of this process, without the time of a pause."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._read_at = time.monotonic()
+
+    def advance(self) -> None:
+        """To be called in every part of a wait."""
+        now = time.monotonic()
+        self.seconds += min(now - self._read_at, 2 * _PART_SECONDS)
+        self._read_at = now
 
 
 class Deaths:
@@ -211,6 +249,7 @@ def run_jobs(
     # Connection -> process, number of its job, the job, and the time of its last sign of life.
     busy: dict[Any, tuple[WorkerProcess, int, _Job, float]] = {}
     deaths = Deaths(on_death)
+    clock = _Clock()
 
     def is_stopping() -> bool:
         return stop is not None and stop.requested
@@ -220,7 +259,7 @@ def run_jobs(
             process = WorkerProcess(make, setup)
             processes.append(process)
         process.send(job)
-        busy[process.connection] = (process, number, job, time.monotonic())
+        busy[process.connection] = (process, number, job, clock.seconds)
 
     try:
         for number, job in itertools.islice(waiting_jobs, workers):
@@ -228,7 +267,7 @@ def run_jobs(
                 return
             begin(number, job)
         while busy and not is_stopping():
-            for connection in wait(list(busy), timeout=1.0):
+            for connection in wait(list(busy), timeout=_PART_SECONDS):
                 process: WorkerProcess | None
                 process, number, job, _ = busy.pop(connection)
                 try:
@@ -244,14 +283,15 @@ def run_jobs(
                     lost(job)
                 if isinstance(answer, WorkerProgress):
                     assert process is not None
-                    busy[connection] = (process, number, job, time.monotonic())
+                    busy[connection] = (process, number, job, clock.seconds)
                     continue
                 next_job = next(waiting_jobs, None)
                 if next_job is not None:
                     begin(*next_job, process)
                 yield job, answer
+            clock.advance()
             for process, _, _, alive_at in busy.values():
-                if not patient and time.monotonic() - alive_at > HANG_SECONDS:
+                if not patient and clock.seconds - alive_at > HANG_SECONDS:
                     process.process.kill()
     finally:
         close_all(processes)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.parent_death import ParentGoneError
 from motif_jax.rl.actors.group import SlotGroup
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
@@ -109,13 +110,13 @@ def games() -> Iterator[SlotGroup]:
 
 def test_rebuilding_ends_when_nobody_reads_the_rows(games: SlotGroup) -> None:
     games.abandoned = lambda: True
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises(ParentGoneError):
         games.rebuild()
 
 
 def test_warming_up_ends_when_nobody_reads_the_rows(games: SlotGroup) -> None:
     games.abandoned = lambda: True
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises(ParentGoneError):
         games.reset(0, 10**6)
 
 

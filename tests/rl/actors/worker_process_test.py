@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import threading
 import time
 from multiprocessing.process import BaseProcess
 from typing import Any
 from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from motif_jax.core.errors import UserError
@@ -37,6 +40,8 @@ class Toy:
         (EngineError("it hangs"), EOFError, None),
         (UserError("no room"), UserError, "no room"),
         (KeyError("oh"), RuntimeError, "KeyError: 'oh'"),
+        # Of a server that an environment or a policy talks to, not of the pipe.
+        (ConnectionResetError("the game's server is gone"), RuntimeError, "the game's server is gone"),
     ],
 )
 def test_a_broken_engine_is_a_death_and_other_errors_are_raised(
@@ -96,6 +101,38 @@ def test_a_long_job_is_no_hang_while_it_reports_its_steps(
 
     assert answers == [(reports, answer)]
     assert len(deaths) == num_deaths
+
+
+class Steady:
+    """Works for four seconds of its own, however long it is stopped."""
+
+    def __init__(self, setup: dict[str, Any]) -> None: ...
+
+    def answer(self, request: int) -> str:
+        for _ in range(40):
+            time.sleep(0.1)
+        return "done"
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.extra
+def test_a_pause_of_all_processes_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 12.0)
+    deaths: list[int] = []
+
+    def pause() -> None:
+        """Stops this process and its workers for fifteen seconds, as a batch system's suspension does."""
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        numbers = " ".join(str(process.pid) for process in processes)
+        command = f"kill -STOP {numbers}; sleep 15; kill -CONT {numbers}"
+        subprocess.Popen(["sh", "-c", command], start_new_session=True)
+
+    timer = threading.Timer(1.5, pause)
+    timer.start()
+    answers = list(run_jobs(Steady, {}, [0], 1, None, lambda job: None, on_death=deaths.append))
+    assert answers == [(0, "done")]
+    assert deaths == []
 
 
 def test_an_answer_comes_after_signs_of_life() -> None:
