@@ -130,7 +130,7 @@ REFUSED = {
         batch_size=100 | batch_size=144 devices.learner=0,1 | actors.workers=100000000 | actors.workers=2
         actors.cores=0 | devices.actor=0,0 | {TWO} devices.actor=0,1,2 | {TWO} actors.envs_per_worker=4
         actors.slots_per_group=4 | reward.dir=/nowhere | reward.intrinsic_coefficient=0.1 | {TWO} {SHORT}
-        optimizer.warmup_steps=32 | {TWO} network.encoder=nethack | record_every=2 compat.seed_noop=True |
+        optimizer.warmup_steps=32 | {TWO} network.encoder=nethack | record_every=2 compat.seed_noop=True | actors.rebuild=True compat.seed_noop=True |
         film_every_seconds=60 | record_every=2 film_every_seconds=60 |
         hosts.coordinator=node1 hosts.count=2 hosts.index=0 | hosts.coordinator=n:4000 hosts.count=2
         hosts.index=2 | hosts.coordinator=n:4000 hosts.count=2 | hosts.count=2 | hosts.coordinator=slurm |

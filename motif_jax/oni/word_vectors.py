@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import functools
 import hashlib
+import math
 import os
 import shutil
 import string
@@ -14,6 +15,7 @@ from typing import BinaryIO, Protocol
 
 import numpy as np
 
+from motif_jax.core import locks
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import new_array, sync
 from motif_jax.core.progress import Progress
@@ -119,27 +121,27 @@ def _cache_folder(path: Path) -> Path:
 
 
 def _convert(path: Path, folder: Path) -> None:
-    """Writes the arrays of a text file into `folder`, which appears only when they are whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        with open(path, "rb") as file:
-            has_mark = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
-            if not has_mark:
-                file.seek(0)
-            _write_arrays(file, path, partial)
-        for array_path in partial.iterdir():
-            sync(array_path)
-        try:
-            partial.rename(folder)
-        except OSError:
-            # If it is there, another process was faster.
-            if not folder.exists():
-                raise
-    finally:
+    """Writes the arrays of a text file into `folder`, which appears only when they are whole.
+
+    Another process that converts the same file is waited for. What a killed one left is removed.
+    """
+    partial = folder.with_name(f"{folder.name}.partial")
+    with locks.FolderLock(folder.parent, f".{folder.name}.lock", patience=math.inf):
+        if folder.exists():
+            return
         shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            with open(path, "rb") as file:
+                has_mark = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+                if not has_mark:
+                    file.seek(0)
+                _write_arrays(file, path, partial)
+            for array_path in partial.iterdir():
+                sync(array_path)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +13,10 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry, replay
 from motif_jax.motif import sampling
 from motif_jax.motif.sampling import ReplayedActions
+from motif_jax.play import visualize
+from motif_jax.rl import train_agent
+from motif_jax.rl.actors import rerecording
+from tests.reward_fixtures import load_config
 
 
 class Dice(gymnasium.Env):
@@ -77,3 +84,46 @@ def test_an_agents_episode_that_does_not_repeat_is_refused(tmp_path):
     sampler = sampling.Sampler({"plan": plan})
     with pytest.raises(UserError, match="otherwise the second time"):
         sampler.answer(sampling.EpisodeJob(0, 5, 0, ReplayedActions(np.zeros(500, int))))
+
+
+DICE = {"environment.name": "gym:Diceseed-v0", "environment.text": "info:text"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "variant", "changes"),
+    [
+        (visualize, "visualize:smoke", {"policy": "random"}),
+        (train_agent, "train_agent:gym", {"actors.rebuild": True}),
+        (train_agent, "train_agent:gym", {"serial": True}),
+    ],
+)
+def test_what_plays_games_again_needs_such_a_function(tmp_path, stage, variant, changes):
+    config = load_config(*variant.split(":"), {**DICE, **changes})
+    with pytest.raises(UserError, match="gym:Diceseed-v0 is not a function of these"):
+        stage.check(config, tmp_path / "run")
+
+
+def test_a_film_of_another_game_than_its_recording_is_refused(tmp_path, monkeypatch):
+    """Short random games, by which environments are checked, need not meet what differs."""
+    monkeypatch.setattr(determinism, "require", lambda *arguments: None)
+    config = load_config("visualize", "smoke", {**DICE, "policy": "random", "episodes": 3})
+    visualize.check(config, tmp_path / "film")
+    with pytest.raises(UserError, match="does not play the same way twice"):
+        visualize.run(config, tmp_path / "film")
+    assert not list((tmp_path / "film").glob("episode-*.json"))
+
+
+def test_a_process_that_records_a_slow_game_is_no_hang(tmp_path, monkeypatch):
+    signs_of_life = []
+    monkeypatch.setattr(rerecording, "note_progress", lambda: signs_of_life.append(1))
+    # In a process of its own it leaves signals to its parent.
+    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
+    options = {"text": "info:text"}
+    played = rerecording.record_actions("gym:Dice-v0", options, 1, np.zeros(20, int))
+    with contextlib.closing(
+        rerecording.Rerecorder({"environment": "gym:Dice-v0", "options": options})
+    ) as recorder:
+        order = rerecording.Order(1, played.actions, played.info, str(tmp_path / "game.json"))
+        assert recorder.answer(order) is None
+    # Each step, and the first observation.
+    assert len(signs_of_life) == len(played.actions) + 1

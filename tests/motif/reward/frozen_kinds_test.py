@@ -50,6 +50,11 @@ def paid(config, *texts):
     return reward, reward.lookup(rows(*texts)).values
 
 
+def converted(folder):
+    """The folders of arrays in the cache, without its lock files."""
+    return [path for path in (folder / "cache/motif_jax/vectors").iterdir() if path.is_dir()]
+
+
 def write_vectors(path, words=WORDS, header=None):
     lines = [header or f"{len(words)} 3", *(f"{word} {' '.join(map(str, v))}" for word, v in words.items())]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -160,13 +165,23 @@ def test_vectors_that_do_not_fit_their_first_line_leave_nothing(tmp_path, header
 
     with pytest.raises(UserError, match=rf"^config\.reward\.vectors={file}: {message}"):
         rewards.check(config)
-    assert not list((tmp_path / "cache/motif_jax/vectors").iterdir())
+    assert not converted(tmp_path)
 
 
 def test_vectors_that_fit_are_converted_once(tmp_path):
     rewards.check(section("bag_of_words", vectors=write_vectors(tmp_path / "file")))
 
-    assert len(list((tmp_path / "cache/motif_jax/vectors").iterdir())) == 1
+    assert len(converted(tmp_path)) == 1
+
+
+def test_what_a_killed_conversion_left_is_removed(tmp_path):
+    path = write_vectors(tmp_path / "file")
+    FileVectors(path)
+    (folder,) = converted(tmp_path)
+    # As a kill in the middle leaves it.
+    folder.rename(folder.with_name(f"{folder.name}.partial"))
+    FileVectors(path)
+    assert converted(tmp_path) == [folder]
 
 
 @pytest.mark.parametrize(
