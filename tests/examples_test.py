@@ -316,6 +316,8 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     config.reward.dir = str(folder / "reward.safetensors")
     config.reward.threshold = "auto"
     explain_reward.check(config, tmp_path / "explain")
+    explain_reward.run(config, tmp_path / "explain")
+    assert (tmp_path / "explain/explain.html").is_file()
     pays = rewards.load(folder / "reward.safetensors").intrinsic(
         ["You unlock the yellow door.", "You bump into a wall.", ""], "auto"
     )

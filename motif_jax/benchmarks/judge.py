@@ -86,6 +86,8 @@ def check(config: ConfigDict) -> None:
         config.options.message_tokens,
         f"at least {_BEGINNING_TOKENS}",
     )
+    per_message = config.options.questions_of_message
+    checks.require(per_message >= 1, "options.questions_of_message", per_message, "at least 1")
     if config.options.torch:
         _torch_judge.torch()
 
@@ -165,7 +167,7 @@ def _tokens_a_question(prompts: list[list[int]], batch: int) -> dict[str, float]
     count = len(prompts)
     return {
         "tokens_a_question": sum(map(len, prompts)) / count,
-        "tokens_run_a_question": sum(sum(pack.fresh) for part in parts for pack in part.packs) / count,
+        "tokens_run_a_question": sum(sum(pack.computed) for part in parts for pack in part.packs) / count,
         "tokens_with_padding_a_question": sum(part.size * part.width for part in parts) / count,
     }
 

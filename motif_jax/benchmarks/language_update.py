@@ -75,7 +75,7 @@ def training_config(chosen: ConfigDict) -> AgentConfig:
 class RowForEachAction(LanguageAgent):
     """The same agent, which runs the prompt again with every action."""
 
-    def rows(
+    def logits_and_values(
         self,
         params: Any,
         tokens: jax.Array,

@@ -103,8 +103,8 @@ def _check_method(config: TextConfig) -> None:
     checks.require_key(config, "method.q_min", in_order, f"below method.q_max={q_max}, or None")
 
     beta = method.policy.beta
-    is_share = method.policy.exponential or 0 < beta < 1
-    allowed = "between 0 and 1 with method.policy.exponential=False: weights are beta and 1 - beta"
+    is_share = method.policy.exponential or 0 < beta <= 1
+    allowed = "above 0 and at most 1 with method.policy.exponential=False: weights are beta and 1 - beta"
     checks.require_key(config, "method.policy.beta", is_share, allowed)
 
     top, bottom = config.filter.top, config.filter.bottom
@@ -128,7 +128,7 @@ def _check_method(config: TextConfig) -> None:
 
     if rule.q != "token":
         for key in ("cql", "margin"):
-            allowed = f"0: {name} has one Q of the whole utterance, and none of other actions that the term could lower"
+            allowed = f"0: {name} has one Q of the whole utterance, and none of other actions that the term could lower (--config.loss.{key}=0)"
             checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
 
     # A language model that was not trained on the task's dialogues is not a policy: it does not even end its utterances.

@@ -231,7 +231,7 @@ class LanguageModel:
         prompt: EncodedPrompt | None,
         tokens: jax.Array,
         depths: jax.Array,
-        closes: jax.Array,
+        subtree_ends: jax.Array,
     ) -> States:
         """Runs continuations that begin alike as trees, see `prompt_trees`: N packs of S tokens for each of B prompts; of a decoder alone.
 
@@ -239,20 +239,20 @@ class LanguageModel:
           prompt: of the continuations; None: they have none.
           tokens: int32 [B, N, S].
           depths: int32 [B, N, S], tokens between the prompt and each token.
-          closes: int32 [B, N, S]; the token at place i looks at the one at place j just if j <= i < closes[j].
+          subtree_ends: int32 [B, N, S]; the token at place i looks at the one at place j just if j <= i < subtree_ends[j].
 
         Returns:
           States [B, N, S, D].
         """
         chex.assert_rank(tokens, 3)
-        chex.assert_equal_shape([tokens, depths, closes])
+        chex.assert_equal_shape([tokens, depths, subtree_ends])
         assert self.config.has_decoder
         assert not self.config.encoder_layers
         positions = depths
         if prompt is not None:
             positions = positions + prompt.length[:, None, None]
         places = jnp.arange(tokens.shape[2])
-        visible = (places[:, None] >= places) & (places[:, None] < closes[..., None, :])
+        visible = (places[:, None] >= places) & (places[:, None] < subtree_ends[..., None, :])
         context = Context(positions, mask_bias(visible)[:, :, None], key_positions=positions)
         prefix_keys = None
         if prompt is not None:

@@ -19,13 +19,13 @@ from motif_jax.lm.model import EncodedPrompt, LanguageModel
 from motif_jax.lm.prompt_trees import Pack, PackArrays, Tokens
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, bucket, padded
 
-# Tokens of a pack at least. Wider packs share more, but a token's attention is computed over all tokens of its pack. On NetHack's questions,
+# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is computed over all tokens of its pack. On NetHack's questions,
 # of 38 tokens, a model of 135 million parameters takes as long with 192 and 5 % longer with 128; larger models spend less on attention.
 _PACK_WIDTH = 256
 # Packs of long prompts have room for two where that is no more than this; beyond it attention would cost more than the tokens it saves.
 _WIDEST_OF_TWO = 1024
 # Logits are computed for so many places of a pack: one for every 16 tokens. Prompts that add fewer, on average, begin a new pack early.
-_TOKENS_OF_PLACE = 16
+_TOKENS_OF_LOGITS = 16
 # A batch has so many tokens for each prompt that runs at a time: short questions have about as many of their own.
 _TOKENS_OF_PROMPT = 32
 
@@ -60,7 +60,7 @@ class NextTokens(NamedTuple):
     computed: list[int]
 
 
-def shared_length(rows: Sequence[Tokens]) -> int:
+def shared_beginning_length(rows: Sequence[Tokens]) -> int:
     """The number of tokens at the beginning that all rows share; at least one token of each row is left to be its own."""
     return max(0, min(prompt_trees.shared_length(rows), min(map(len, rows)) - 1))
 
@@ -87,13 +87,13 @@ def batches(prompts: Sequence[Tokens], batch: int, tokens_of_batch: int = TOKENS
     parts: list[PackBatch] = []
     for width in sorted(positions_of_width, reverse=True):
         positions = positions_of_width[width]
-        capacity = max(1, width // _TOKENS_OF_PLACE)
+        capacity = max(1, width // _TOKENS_OF_LOGITS)
         packs = prompt_trees.packed([prompts[position] for position in positions], width, capacity)
         packs = [pack._replace(positions=[positions[index] for index in pack.positions]) for pack in packs]
-        most = max(1, min(batch * _TOKENS_OF_PROMPT, tokens_of_batch) // width)
+        packs_of_batch = max(1, min(batch * _TOKENS_OF_PROMPT, tokens_of_batch) // width)
         while packs:
             # Two sizes for each width: a program of a large model takes longer to compile than a batch takes to run.
-            size = most if 2 * len(packs) > most else 1
+            size = packs_of_batch if 2 * len(packs) > packs_of_batch else 1
             parts.append(PackBatch(width, capacity, packs[:size], size))
             packs = packs[size:]
     return parts
@@ -133,7 +133,7 @@ class NextToken:
             for part in batches(unshared, self._batch):
                 log_probs = self._run(part, self._shared_keys() if alike else None)
                 chosen = [positions[index] for pack in part.packs for index in pack.positions]
-                computed = [fresh for pack in part.packs for fresh in pack.fresh]
+                computed = [count for pack in part.packs for count in pack.computed]
                 yield NextTokens(chosen, log_probs, computed)
 
     def _begins_alike(self, row: Sequence[int]) -> bool:
@@ -159,12 +159,12 @@ class NextToken:
 
     def _log_probs(self, params: Any, prompt: EncodedPrompt | None, packs: PackArrays) -> jax.Array:
         """Log-probabilities float32 [N, Q, groups] after the prompts of N packs."""
-        chex.assert_rank([packs.tokens, packs.ends], 2)
+        chex.assert_rank([packs.tokens, packs.last_places], 2)
         states = self._model.extend_trees(
-            params, prompt, packs.tokens[None], packs.depths[None], packs.closes[None]
+            params, prompt, packs.tokens[None], packs.depths[None], packs.subtree_ends[None]
         ).after[0]
         # Logits stand at one token of each prompt: those of all tokens would be gigabytes.
-        ends = jnp.take_along_axis(states, packs.ends[:, :, None], axis=1)
-        log_probs = jax.nn.log_softmax(self._model.logits(params, ends), axis=-1)
+        last_states = jnp.take_along_axis(states, packs.last_places[:, :, None], axis=1)
+        log_probs = jax.nn.log_softmax(self._model.logits(params, last_states), axis=-1)
         chosen = log_probs[..., self._groups.tokens]
         return jax.nn.logsumexp(jnp.where(self._groups.valid, chosen, -jnp.inf), axis=-1)

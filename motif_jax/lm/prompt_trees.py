@@ -22,13 +22,13 @@ class Pack(NamedTuple):
       positions: of the prompts in the caller's list.
       tokens: of all prompts; what they share stands once.
       paths: for each prompt the places of its tokens in `tokens`, ascending.
-      fresh: for each prompt the number of its tokens that no prompt before it in the pack has.
+      computed: for each prompt the number of its tokens that no prompt before it in the pack has.
     """
 
     positions: list[int]
     tokens: list[int]
     paths: list[list[int]]
-    fresh: list[int]
+    computed: list[int]
 
 
 class PackArrays(NamedTuple):
@@ -37,15 +37,15 @@ class PackArrays(NamedTuple):
     Attributes:
       tokens: int32 [N, S].
       depths: int32 [N, S], how many tokens of its prompt stand before a token.
-      closes: int32 [N, S], the place after the last token that comes after a token in some prompt. Prompts are added one after the
-        other, so a token at place i looks at the one at place j just if j <= i < closes[j]. 0 for padding.
-      ends: int32 [N, Q], the place of each prompt's last token; 0 where a pack has fewer prompts.
+      subtree_ends: int32 [N, S], the place after the last token that comes after a token in some prompt. Prompts are added one after the
+        other, so a token at place i looks at the one at place j just if j <= i < subtree_ends[j]. 0 for padding.
+      last_places: int32 [N, Q], the place of each prompt's last token; 0 where a pack has fewer prompts.
     """
 
     tokens: Any
     depths: Any
-    closes: Any
-    ends: Any
+    subtree_ends: Any
+    last_places: Any
 
 
 def shared_length(rows: Sequence[Tokens]) -> int:
@@ -75,7 +75,7 @@ def packed(prompts: Sequence[Tokens], width: int, capacity: int) -> list[Pack]:
         pack.positions.append(position)
         pack.tokens.extend(prompt[shared:])
         pack.paths.append(path)
-        pack.fresh.append(len(prompt) - shared)
+        pack.computed.append(len(prompt) - shared)
     return packs
 
 
@@ -88,14 +88,14 @@ def arrays(packs: Sequence[Pack], width: int, capacity: int, pad: int = 0) -> Pa
     count = len(packs)
     tokens = np.full((count, width), pad, np.int32)
     depths = np.zeros((count, width), np.int32)
-    closes = np.zeros((count, width), np.int32)
-    ends = np.zeros((count, capacity), np.int32)
+    subtree_ends = np.zeros((count, width), np.int32)
+    last_places = np.zeros((count, capacity), np.int32)
     for number, pack in enumerate(packs):
         tokens[number, : len(pack.tokens)] = pack.tokens
-        sizes = np.cumsum(pack.fresh)
+        sizes = np.cumsum(pack.computed)
         for index, path in enumerate(pack.paths):
             depths[number, path] = np.arange(len(path))
             # A later prompt that goes through a token writes a later place.
-            closes[number, path] = sizes[index]
-            ends[number, index] = path[-1]
-    return PackArrays(tokens, depths, closes, ends)
+            subtree_ends[number, path] = sizes[index]
+            last_places[number, index] = path[-1]
+    return PackArrays(tokens, depths, subtree_ends, last_places)

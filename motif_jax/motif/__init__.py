@@ -12,7 +12,7 @@ annotation/     captions.py makes a text of a moment, questions.py the distinct 
                 them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py; chat.py is what
                 judges by language models share. parsing.py reads a verdict. session.py asks a judge through store.py, which
                 keeps the label of every answer; shards.py writes the labels. judging.py and judge_probes.py measure the judge.
-merged_labels.py    the end of annotate.py: labels of all shards, and the page of every pair.
+merged_labels.py    the end of annotate.py: labels of all shards, and the page of the most frequent pairs.
 model_judge.py  the judge that runs a model in this process; it stands here since annotation/ is free of jax.
 pairs/          the dataset on disk: layout.py, writer.py, dataset.py; targets.py makes numbers of labels.
 reward/         reward_data.py and preference.py are the training, reward_task.py its task; reward_model.py loads the result with the

@@ -96,7 +96,7 @@ def report(
     dataset: PairsDataset,
     merged: Merge,
 ) -> None:
-    """Prints what the labels say, and writes the page of all pairs for a judge that reads captions."""
+    """Prints what the labels say, and writes the page of the most frequent pairs for a judge that reads captions."""
     print(f"{annotation.preference_path}: {_sentence(merged.summary)}", flush=True)
     if merged.figures:
         print(f"{judging.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True)

@@ -107,7 +107,7 @@ class ModelAnnotator(chat.ChatAnnotator):
             )
         self._max_tokens = loaded.model.config.max_length
         rows = [self._tokens(self._prompt(*self._made_up(text))) for text in _PROBING_TEXTS]
-        shared = rows[0][: next_token.shared_length(rows)]
+        shared = rows[0][: next_token.shared_beginning_length(rows)]
         self._scorer = NextToken(
             loaded.model, loaded.params, self._prefill.tokens, shared, self._settings.batch
         )

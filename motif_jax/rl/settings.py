@@ -280,6 +280,14 @@ def check(config: AgentConfig) -> AgentConfig:
     return config
 
 
+# How a training does without games that are played again.
+_NEW_GAMES = "--config.serial=False --config.actors.rebuild=False begins new games instead"
+
+
+def _require_determinism(config: AgentConfig, use: str) -> None:
+    determinism.require(config.environment.name, environment_options(config), use)
+
+
 def _check_environment(config: AgentConfig) -> None:
     """Raises UserError for games that do not exist, that `record_every` could not replay, or that are too many for this machine."""
     registry.check(config.environment.name, registry.options_of(vars(config.environment)))
@@ -289,19 +297,15 @@ def _check_environment(config: AgentConfig) -> None:
     ):
         can_replay = not (config.record_every and getattr(config.compat, switch))
         checks.require(can_replay, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
-    # What plays an episode again: a recording, a resumed serial run, and actors that are rebuilt.
-    for key, plays_again in (
-        ("record_every", config.record_every > 0),
-        ("serial", config.serial and not config.compat.seed_noop),
-        ("actors.rebuild", config.actors.rebuild),
-    ):
-        if plays_again:
-            use = f"config.{key}={checks.dotted(config, key)}"
-            determinism.require(config.environment.name, environment_options(config), use)
-            break
     can_rebuild = not (config.actors.rebuild and config.compat.seed_noop)
     reason = "False with compat.seed_noop: games without seeds cannot be played again"
     checks.require(can_rebuild, "actors.rebuild", config.actors.rebuild, reason)
+    if config.record_every:
+        _require_determinism(config, f"config.record_every={config.record_every}")
+    elif config.serial and not config.compat.seed_noop:
+        _require_determinism(config, f"A run that continues a stopped one (config.serial=True; {_NEW_GAMES})")
+    elif config.actors.rebuild:
+        _require_determinism(config, f"An actor that is replaced (config.actors.rebuild=True; {_NEW_GAMES})")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
 

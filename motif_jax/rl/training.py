@@ -325,7 +325,7 @@ def _reward(config: AgentConfig) -> str:
     if reward.extrinsic_coefficient == 0:
         paid = "no reward: both coefficients are 0"
     # Kind motif has no reward without a run in `dir`.
-    if reward.kind == "none" or (reward.kind == "motif" and not reward.dir):
+    if reward.kind == "none" or (reward.kind == choices.MOTIF and not reward.dir):
         return paid
     logged = f"the intrinsic reward of {source} is only logged"
     if reward.kind in choices.REWARD_SECTIONS:

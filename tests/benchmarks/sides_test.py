@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 
-from motif_jax.benchmarks import _language
+from motif_jax.benchmarks import _language, language_update
 from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.glam.agent import LanguageAgent
 from tests import stage_inputs
 from tests.benchmarks.lines import line_of
 from tests.reward_fixtures import load_config
@@ -78,6 +79,10 @@ def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPa
     if name == "text_train":
         assert line["step"]["memory_megabytes"] == 2 + 3 + 5 - 1
         assert line["flops_ratio"] > 1
+
+
+def test_the_other_side_of_an_update_runs_the_prompt_with_every_action() -> None:
+    assert language_update.RowForEachAction.logits_and_values is not LanguageAgent.logits_and_values
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,9 @@ def test_nothing_needs_to_be_shared(model) -> None:
 
 
 def test_each_prompt_keeps_a_token_of_its_own() -> None:
-    assert next_token.shared_length([[1, 2, 3], [1, 2, 3]]) == 2
-    assert next_token.shared_length([[1, 2, 3], [1, 2, 4, 5]]) == 2
-    assert next_token.shared_length([[1], [2, 3]]) == 0
+    assert next_token.shared_beginning_length([[1, 2, 3], [1, 2, 3]]) == 2
+    assert next_token.shared_beginning_length([[1, 2, 3], [1, 2, 4, 5]]) == 2
+    assert next_token.shared_beginning_length([[1], [2, 3]]) == 0
 
 
 def test_batches_hold_prompts_of_like_length_the_longest_first() -> None:
@@ -101,7 +101,7 @@ def test_batches_hold_prompts_of_like_length_the_longest_first() -> None:
 def test_two_long_prompts_share_their_beginning() -> None:
     beginning = [1] * 100
     (part,) = next_token.batches([[*beginning, *[2] * 50], [*beginning, *[3] * 50]], batch=32)
-    assert [pack.fresh for pack in part.packs] == [[150, 50]]
+    assert [pack.computed for pack in part.packs] == [[150, 50]]
 
 
 def test_few_packs_run_in_a_small_program() -> None:

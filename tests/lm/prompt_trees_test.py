@@ -13,10 +13,10 @@ WIDTH = 12
 PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=WIDTH), max_size=20)
 
 
-def seen_from(closes: np.ndarray, place: int) -> np.ndarray:
-    """The places that a token looks at, as `PackArrays.closes` has it."""
-    places = np.arange(len(closes))
-    return np.flatnonzero((places <= place) & (place < closes))
+def seen_from(subtree_ends: np.ndarray, place: int) -> np.ndarray:
+    """The places that a token looks at, as `PackArrays.subtree_ends` has it."""
+    places = np.arange(len(subtree_ends))
+    return np.flatnonzero((places <= place) & (place < subtree_ends))
 
 
 @given(prompts=PROMPTS, capacity=st.integers(1, 5))
@@ -29,11 +29,13 @@ def test_each_token_sees_the_tokens_of_its_prompt_up_to_itself(
     arrays = prompt_trees.arrays(packs, WIDTH, capacity)
     for number, pack in enumerate(packs):
         for index, position in enumerate(pack.positions):
-            seen = seen_from(arrays.closes[number], arrays.ends[number, index])
+            seen = seen_from(arrays.subtree_ends[number], arrays.last_places[number, index])
             assert arrays.tokens[number, seen].tolist() == prompts[position]
             assert arrays.depths[number, seen].tolist() == list(range(len(prompts[position])))
             for depth, place in enumerate(seen):
-                np.testing.assert_array_equal(seen_from(arrays.closes[number], place), seen[: depth + 1])
+                np.testing.assert_array_equal(
+                    seen_from(arrays.subtree_ends[number], place), seen[: depth + 1]
+                )
 
 
 @given(prompts=PROMPTS)
@@ -43,8 +45,8 @@ def test_nobody_sees_padding(prompts: list[list[int]]) -> None:
     for number, pack in enumerate(packs):
         size = len(pack.tokens)
         assert (arrays.tokens[number, size:] == 7).all()
-        assert not arrays.closes[number, size:].any()
-        assert not arrays.ends[number, len(pack.positions) :].any()
+        assert not arrays.subtree_ends[number, size:].any()
+        assert not arrays.last_places[number, len(pack.positions) :].any()
 
 
 @given(prompts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=20))
@@ -52,7 +54,7 @@ def test_what_prompts_of_a_pack_share_stands_once(prompts: list[list[int]]) -> N
     (pack,) = prompt_trees.packed(prompts, width=200, capacity=len(prompts))
     beginnings = {tuple(prompt[:length]) for prompt in prompts for length in range(1, len(prompt) + 1)}
     assert len(pack.tokens) == len(beginnings)
-    assert sum(pack.fresh) == len(beginnings)
+    assert sum(pack.computed) == len(beginnings)
 
 
 def test_a_prompt_that_does_not_fit_begins_a_pack_with_its_whole_beginning() -> None:

@@ -100,7 +100,7 @@ def test_an_exported_language_agent_has_merged_weights_and_its_heads(
     params, _ = agent_policy.restore(run, "latest", network)
     prompt = "you see a red ball"
     opened = language.load(folder)
-    logits, value = jax.jit(network.rows)(params, jnp.asarray(opened.tokenizer.encode([prompt])))
+    logits, value = jax.jit(network.logits_and_values)(params, jnp.asarray(opened.tokenizer.encode([prompt])))
     head = exported.ACTION_HEAD
     assert (folder / head).exists() == (policy == "actions")
     if policy == "score":

@@ -41,8 +41,8 @@ def advise(
     Returns:
       An object that JSON can hold, which statistics.json keeps:
         paid_shares: the share of rewarded steps for each level.
-        ties_share: the share of the steps that show ties.
-        ties_edge: the normalised reward up to which 99 % of those steps lie; None without ties.
+        lump_share: the share of the steps that show ties.
+        lump_edge: the normalised reward up to which 99 % of those steps lie; None without ties.
         threshold: above the edge of the ties and above the empty text. It is raised above texts that do not beat the empty text in the
           labels, but never so far that a text which beats it loses its reward. None where there is nothing to lie above.
         paid_share: the share of steps above the threshold.
@@ -66,8 +66,8 @@ def advise(
         threshold = _above_worthless(threshold, normalised, standing, ~empty)
     return {
         "paid_shares": [paid_share(level) for level in levels],
-        "ties_share": float(steps[tied].sum()) / total,
-        "ties_edge": edge,
+        "lump_share": float(steps[tied].sum()) / total,
+        "lump_edge": edge,
         "threshold": threshold,
         "paid_share": None if threshold is None else paid_share(threshold),
     }
@@ -120,11 +120,11 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
 
     warnings = _paid_without_win(advice)
     quantile_threshold = statistics["quantiles"][nearest]
-    edge = advice["ties_edge"]
+    edge = advice["lump_edge"]
     if edge is not None and quantile_threshold < edge:
         warnings += (
             f"warning: the quantile's threshold {quantile_threshold:.2f} lies within the texts that the judge called ties "
-            f"({_percent(advice['ties_share'])} of the steps, up to {edge:.2f}), so it pays for texts that the goal does not "
+            f"({_percent(advice['lump_share'])} of the steps, up to {edge:.2f}), so it pays for texts that the goal does not "
             "ask for: train the agent with --config.reward.threshold=auto\n"
         )
     return f"{line}\n{warnings}{_misjudged(advice)}"
@@ -172,7 +172,7 @@ def facts(statistics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     advice = statistics.get("advice")
     if not advice or advice["threshold"] is None:
         return []
-    ties = f"{_percent(advice['ties_share'])} of the steps show texts that the judge called ties"
+    ties = f"{_percent(advice['lump_share'])} of the steps show texts that the judge called ties"
     note = f"pays {_percent(advice['paid_share'])} of the steps; {ties}"
     if falls_back(advice):
         note += "; more than half, so that threshold=auto falls back to the quantile"

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
@@ -62,11 +61,6 @@ class MotifReward(RewardKind):
     @classmethod
     def check(cls, config: AgentReward) -> None:
         """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
-        # configs/oni.py has numbers here, which its other kinds of reward read.
-        is_name = config.threshold in ("quantile", "auto")
-        checks.require(
-            is_name, "reward.threshold", config.threshold, "'quantile' or 'auto' with reward.kind=motif"
-        )
         if config.dir:
             check_place(config.dir, "reward.dir")
             open_reward(config.dir, config.step).normalisation(

@@ -114,7 +114,7 @@ def test_where_nothing_wins_the_threshold_lies_above_everything() -> None:
 
 
 STATISTICS = {"quantile_levels": [0.5], "quantiles": [0.2]}
-ADVICE = {"paid_shares": [0.4], "ties_share": 0.0, "ties_edge": None, "threshold": 0.3, "paid_share": 0.72}
+ADVICE = {"paid_shares": [0.4], "lump_share": 0.0, "lump_edge": None, "threshold": 0.3, "paid_share": 0.72}
 
 
 def test_a_threshold_that_pays_most_steps_gives_way_to_the_quantile() -> None:
@@ -198,15 +198,15 @@ def test_a_threshold_pays_the_steps_above_it() -> None:
 def test_the_advised_threshold_lies_above_the_ties_and_the_empty_text() -> None:
     """The rare tie with the reward 3 is left out: 99 % of the ties' steps are at 0.2 or below."""
     advice = statistics(TIED, EMPTY)["advice"]
-    assert advice["ties_edge"] == 0.2
+    assert advice["lump_edge"] == 0.2
     assert advice["threshold"] == pytest.approx(0.25)
     assert advice["paid_share"] == pytest.approx(100 / 8000)
-    assert advice["ties_share"] == pytest.approx(7910 / 8000)
+    assert advice["lump_share"] == pytest.approx(7910 / 8000)
 
 
 def test_without_ties_the_advised_threshold_lies_above_the_empty_text() -> None:
     advice = statistics(NONE, EMPTY)["advice"]
-    assert (advice["ties_edge"], advice["threshold"]) == (None, pytest.approx(-0.05))
+    assert (advice["lump_edge"], advice["threshold"]) == (None, pytest.approx(-0.05))
 
 
 def test_without_ties_and_empty_text_nothing_is_advised() -> None:
