@@ -19,8 +19,9 @@ from motif_jax.lm.model import EncodedPrompt, LanguageModel
 from motif_jax.lm.prompt_trees import Pack, PackArrays, Tokens
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, bucket, padded
 
-# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is computed over all tokens of its pack. On NetHack's questions,
-# of 38 tokens, a model of 135 million parameters takes as long with 192 and 5 % longer with 128; larger models spend less on attention.
+# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is computed over all tokens of its pack.
+# On NetHack's questions, of 38 tokens, a model of 135 million parameters takes as long with 192 and with 128; larger models spend less on
+# attention.
 _PACK_WIDTH = 256
 # Packs of long prompts have room for two where that is no more than this; beyond it attention would cost more than the tokens it saves.
 _WIDEST_OF_TWO = 1024

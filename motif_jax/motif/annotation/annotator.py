@@ -142,8 +142,8 @@ class Annotator(abc.ABC):
         process then asks for all.
       questions_at_once: class attribute, most questions that a training which waits for it asks in one call.
       identity: an object that JSON can hold, with all that an answer depends on besides the question and `config.options`:
-        model and revision, prompt texts, sampling, the rule by which a label is read, the dataset's content hash where its numbers are read. It is part of the
-        manifest and of every question's id, so that stored answers of another identity are never taken for its own.
+        model and revision, prompt texts, sampling, the rule by which a label is read, the dataset's content hash where its numbers are
+        read. It is part of the manifest and of every question's id, so that stored answers of another identity are never taken for its own.
       short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
       prices: prices of its model's tokens, None where nothing is paid.
     """

@@ -36,8 +36,8 @@ class RankedCaption(NamedTuple):
 def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
     """Figures of answers about pairs as they were asked; FIRST is the caption shown first.
 
-    Returns the number of known `answers`, and of `decided` ones (FIRST or SECOND); `first_share` of FIRST among these; `tie_share`; `unknown_share`; and
-    `mass`, the mean probability of the verdicts together, where answers have it.
+    Returns the number of known `answers`, and of `decided` ones (FIRST or SECOND); `first_share` of FIRST among these; `tie_share`;
+    `unknown_share`; and `mass`, the mean probability of the verdicts together, where answers have it.
     """
     stored = [answer for answer in answers if answer is not None]
     verdicts = np.array([answer.label for answer in stored], np.int8)

@@ -76,8 +76,9 @@ def against_empty(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> Out
 def standing(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> np.ndarray:
     """How each message stands to the empty one in the labels: int8 [M], ABOVE, BELOW or UNCOMPARED.
 
-    ABOVE wins more comparisons with silence than it loses; in a dataset without silence, more of all its comparisons. Of messages that were never compared with silence, and of all where
-    the dataset has no empty message, those that win nothing are BELOW. Arguments as in `against_empty`.
+    ABOVE wins more comparisons with silence than it loses; in a dataset without silence, more of all its comparisons. Of messages that
+    were never compared with silence, and of all where the dataset has no empty message, those that win nothing are BELOW. Arguments as in
+    `against_empty`.
     """
     outcomes = count_outcomes(ids, labels, len(empty))
     wins_nothing = (outcomes.wins == 0) & (outcomes.losses + outcomes.ties > 0)
