@@ -239,7 +239,7 @@ class LanguageModel:
           prompt: of the continuations; None: they have none.
           tokens: int32 [B, N, S].
           depths: int32 [B, N, S], tokens between the prompt and each token.
-          subtree_ends: int32 [B, N, S]; the token at place i looks at the one at place j just if j <= i < subtree_ends[j].
+          subtree_ends: int32 [B, N, S]; token i looks at token j where j <= i < subtree_ends[j].
 
         Returns:
           States [B, N, S, D].

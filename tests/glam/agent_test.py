@@ -95,12 +95,14 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     scores = first("actions") if policy == "actions" else loaded.score(texts, list(one.spec.action_names))
     np.testing.assert_allclose(logits.reshape(4, -1), scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(value.reshape(-1), first("value"), rtol=1e-4, atol=1e-5)
-    nothing = jnp.full((1, 160), -1)
-    own = {name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"}
-    rows = [one.logits_and_values(params, tokens, **own) for tokens in (nothing, nothing.at[0, 0].set(0))]
-    for from_empty, from_one_token in zip(*rows, strict=True):
-        assert np.isfinite(from_empty).all()
-        np.testing.assert_array_equal(from_empty, from_one_token)
+    empty_prompt = jnp.full((1, 160), -1)
+    prompt_of_one_token = empty_prompt.at[0, 0].set(0)
+    actions = {name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"}
+    of_empty = one.logits_and_values(params, empty_prompt, **actions)
+    of_one_token = one.logits_and_values(params, prompt_of_one_token, **actions)
+    for array, expected in zip(of_empty, of_one_token, strict=True):
+        assert np.isfinite(array).all()
+        np.testing.assert_array_equal(array, expected)
 
 
 @pytest.mark.slow

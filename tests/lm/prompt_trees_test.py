@@ -13,7 +13,7 @@ WIDTH = 12
 PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=WIDTH), max_size=20)
 
 
-def seen_from(subtree_ends: np.ndarray, place: int) -> np.ndarray:
+def visible_places(subtree_ends: np.ndarray, place: int) -> np.ndarray:
     """The places that a token looks at, as `PackArrays.subtree_ends` has it."""
     places = np.arange(len(subtree_ends))
     return np.flatnonzero((places <= place) & (place < subtree_ends))
@@ -29,12 +29,12 @@ def test_each_token_sees_the_tokens_of_its_prompt_up_to_itself(
     arrays = prompt_trees.arrays(packs, WIDTH, capacity)
     for number, pack in enumerate(packs):
         for index, position in enumerate(pack.positions):
-            seen = seen_from(arrays.subtree_ends[number], arrays.last_places[number, index])
-            assert arrays.tokens[number, seen].tolist() == prompts[position]
-            assert arrays.depths[number, seen].tolist() == list(range(len(prompts[position])))
-            for depth, place in enumerate(seen):
+            visible = visible_places(arrays.subtree_ends[number], arrays.last_places[number, index])
+            assert arrays.tokens[number, visible].tolist() == prompts[position]
+            assert arrays.depths[number, visible].tolist() == list(range(len(prompts[position])))
+            for depth, place in enumerate(visible):
                 np.testing.assert_array_equal(
-                    seen_from(arrays.subtree_ends[number], place), seen[: depth + 1]
+                    visible_places(arrays.subtree_ends[number], place), visible[: depth + 1]
                 )
 
 

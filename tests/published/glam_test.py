@@ -63,7 +63,9 @@ def test_a_cloned_model_becomes_an_agent_with_fresh_heads(model, tmp_path):
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
         params = agent_checkpoints.restore_params(checkpoints, None, network)
     np.testing.assert_array_equal(params["model"]["embedding"], tensors["shared.weight"])
-    logits, value = network.logits_and_values(jax.tree.map(np.asarray, params), jax.numpy.array([[5, 6, 7]]))
+    params = jax.tree.map(np.asarray, params)
+    prompt = jax.numpy.array([[5, 6, 7]])
+    logits, value = network.logits_and_values(params, prompt)
     assert np.isfinite(logits).all()
     assert value.shape == (1,)
 
