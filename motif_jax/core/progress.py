@@ -89,16 +89,21 @@ class Progress:
         """Shows that `done` units (an absolute count) are done, then `fields`."""
         now = time.monotonic()
         self._done = done
-        self._fields.update(fields)
         if done != self._initial:  # time is measured from the first unit on: programs are compiled before
             self._history.append((now, done))
         while len(self._history) > 2 and now - self._history[1][0] > _WINDOW_SECONDS:
             self._history.popleft()
+        self.show(**fields)
+
+    def show(self, **fields: float | int | str) -> None:
+        """Shows fields that changed since the last unit was done, as a sign of life where a unit takes minutes."""
+        now = time.monotonic()
+        self._fields.update(fields)
         if self._live is not None:
             self._live.update(Text(self.line()))
         elif now - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = now
-            self._last_plain_line = (done, dict(self._fields))
+            self._last_plain_line = (self._done, dict(self._fields))
             print(self.line(), file=self._stream, flush=True)
 
     def log(self, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,7 @@ class _Order:
     how: PlaySettings
     stop: Any
     on_death: Any
+    on_steps: Callable[[int], None] | None
 
     @property
     def setup(self) -> dict[str, Any]:
@@ -197,6 +198,7 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
     lanes = [_Lane(pair for pair in order.todo if pair[0] % count == lane) for lane in range(count)]
     pool = _LanePool(order, lanes)
     states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
+    total_steps = 0
     with contextlib.closing(pool):
         while any(lane.running or lane.todo for lane in lanes):
             for half in (0, 1):
@@ -209,6 +211,9 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
                 starts = [lane for lane in members if not lanes[lane].running and lanes[lane].todo]
                 if steps:
                     states[half] = _decide(order, pool, members, steps, policy, states[half])
+                    total_steps += len(steps)
+                    if order.on_steps is not None:
+                        order.on_steps(total_steps)
                 for lane in starts:
                     lanes[lane].begin()
                 pool.send(half, steps, starts)
@@ -269,6 +274,7 @@ def play_episodes(
     skip: Collection[int] = (),
     stop: Any = None,
     on_death: Any = None,
+    on_steps: Callable[[int], None] | None = None,
 ) -> Iterator[PlayedEpisode]:
     """Yields episodes as they end, in no particular order.
 
@@ -280,6 +286,7 @@ def play_episodes(
       episode_seeds: seeds of the episodes 0, 1, ...; those in `skip` exist already.
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called at each worker death with their number so far.
+      on_steps: called with the number of steps so far after each call of a `policies.BatchPolicy`, whose games may take minutes.
 
     Raises:
       UserError: an episode ended three worker processes.
@@ -287,5 +294,5 @@ def play_episodes(
     todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skip]
     if not todo:
         return
-    order = _Order(environment, dict(options), todo, how, stop, on_death)
+    order = _Order(environment, dict(options), todo, how, stop, on_death, on_steps)
     yield from _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy)

@@ -66,6 +66,11 @@ def play_policy(
         def log(deaths: int) -> None:
             progress.log(f"worker processes that died and were replaced: {deaths}")
 
-        return play_episodes(*game, episode_seeds, policy, how, skip=journal.done, stop=stop, on_death=log)
+        def show(steps: int) -> None:
+            progress.show(steps=steps)
+
+        return play_episodes(
+            *game, episode_seeds, policy, how, skip=journal.done, stop=stop, on_death=log, on_steps=show
+        )
 
     return play_missing(journal, len(episode_seeds), title, play, row_of)

@@ -57,6 +57,24 @@ def test_progress_says_count_rate_and_time_left(clock: Clock) -> None:
     ]
 
 
+def test_a_unit_that_takes_minutes_has_a_line_every_ten_seconds(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress(8, "episodes", "play", initial=3, stream=stream) as progress:
+        for seconds, steps in ((6, 32), (6, 64), (6, 96), (6, 128)):
+            clock.now += seconds
+            progress.show(steps=steps)
+        clock.now += 1
+        progress.update(4, steps=130)
+        clock.now += 40
+        progress.update(6)
+
+    assert stream.getvalue().splitlines() == [
+        "play  3 / 8 episodes  38 %  steps 64",
+        "play  3 / 8 episodes  38 %  steps 128",
+        "play  6 / 8 episodes  75 %  0.05 episodes/s  40 s left  steps 130",
+    ]
+
+
 def test_the_last_line_is_printed_once(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(100, "pairs", "annotate", stream=stream) as progress:

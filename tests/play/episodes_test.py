@@ -154,6 +154,19 @@ def test_skipped_episodes_are_not_played():
     assert set(play(RandomPolicy(), skip={0, 3, 7})) == {1, 2, 4, 5, 6, 8, 9, 10}
 
 
+def test_steps_are_counted_while_no_episode_has_ended():
+    counts = []
+    settings = PlaySettings(workers=1, lanes=2)
+
+    episodes = list(
+        play_episodes("Recall-v0", OPTIONS, SEEDS[:2], Counting(), settings, on_steps=counts.append)
+    )
+
+    assert counts == sorted(counts)
+    assert counts[0] == 1
+    assert counts[-1] == sum(len(episode.actions) for episode in episodes)
+
+
 def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
     undisturbed = play(Counting(), workers=1, skip={0, 3})
     deaths = []

@@ -110,9 +110,12 @@ def test_a_policy_plays_the_episodes_that_a_journal_lacks(
 ) -> None:
     calls: list[Any] = []
 
-    def play(*arguments: Any, on_death: Callable[[int], None], **more: Any) -> Iterator[str]:
+    def play(
+        *arguments: Any, on_death: Callable[[int], None], on_steps: Callable[[int], None], **more: Any
+    ) -> Iterator[str]:
         calls.append((arguments, more))
         on_death(3)
+        on_steps(9)
         yield "episode"
 
     monkeypatch.setattr(module, "play_episodes", play)
@@ -125,3 +128,4 @@ def test_a_policy_plays_the_episodes_that_a_journal_lacks(
 
     assert calls == [((*game, [5, 6], policy, how), {"skip": {4, 1}, "stop": stop})]
     assert "worker processes that died and were replaced: 3" in progress.entries
+    assert {"steps": 9} in progress.entries

@@ -25,6 +25,9 @@ class RecordedProgress:
     def update(self, done: int, **fields: Any) -> None:
         self.entries.append((done, fields))
 
+    def show(self, **fields: Any) -> None:
+        self.entries.append(fields)
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.entries))
 
