@@ -23,7 +23,7 @@ class Transition(NamedTuple):
     end: int
 
 
-def given_actions(actions: np.ndarray) -> Choose:
+def fixed_actions(actions: np.ndarray) -> Choose:
     """A policy that plays `actions` ([n, ...], see `EnvironmentSpec.action`) in order, then raises StopIteration."""
     remaining = iter(actions.tolist())
     return lambda _: next(remaining)

@@ -15,7 +15,7 @@ from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import registry
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import Environment
 
 FORMAT = "motif_jax.recording.1"
@@ -122,7 +122,7 @@ def record(
     options = _playable(options)
     digest = Digest(task, options)
     played: list[Any] = []
-    for transition in play(environment, seed, given_actions(actions)):
+    for transition in play(environment, seed, fixed_actions(actions)):
         on_step()
         played.append(transition.action)
         digest.add(transition.observation, transition.reward, transition.end)

@@ -15,7 +15,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import OBSERVED
 from motif_jax.glam import eval_agents
 from motif_jax.glam import published_trajectories as published
@@ -144,7 +144,7 @@ def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[
             actions = evaluation_files.decode_actions(row["actions"])
             prompts = []
             rewards = []
-            for transition in play(env, seed, given_actions(actions)):
+            for transition in play(env, seed, fixed_actions(actions)):
                 prompts.append(decoded(transition.observation["prompt"]))
                 rewards.append(transition.reward)
             if len(prompts) != len(actions) + 1:

@@ -15,7 +15,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue, changes
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import EnvironmentSpec
 
 BASE = changes.NONE
@@ -265,7 +265,7 @@ def require_room(
     longest = 0
     for seed in episode_seeds[:TRIED_EPISODES]:
         actions = seeds.rng(seed, "tried").integers(game.spec.num_actions, size=_TRIED_STEPS)
-        for transition in play(game, seed, given_actions(actions)):
+        for transition in play(game, seed, fixed_actions(actions)):
             longest = max(longest, int((transition.observation["tokens"] >= 0).sum()))
     game.close()
     if longest > room:

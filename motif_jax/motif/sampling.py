@@ -17,7 +17,7 @@ import numpy as np
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry
-from motif_jax.envs.episode import Choose, given_actions, play
+from motif_jax.envs.episode import Choose, fixed_actions, play
 from motif_jax.envs.nethack import status
 from motif_jax.envs.nethack.scripted_players import PLAYERS
 from motif_jax.envs.spec import RUNNING, EngineError, EnvironmentSpec, Row, empty_observation, row
@@ -68,7 +68,7 @@ class ReplayedActions:
     taken: np.ndarray
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        return given_actions(self.taken)
+        return fixed_actions(self.taken)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.glam import cloning_data
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import FILE, Pairs
@@ -69,7 +69,7 @@ def steps_of(agent: AgentConfig) -> list[dict[str, np.ndarray]]:
     game = registry.make(LEVEL, fields=("prompt",), **options_of(agent), observations=2)
     steps = [
         {name: rows.copy() for name, rows in transition.observation.items()}
-        for transition in play(game, 3, given_actions(np.array([0, 1])))
+        for transition in play(game, 3, fixed_actions(np.array([0, 1])))
     ]
     game.close()
     return steps

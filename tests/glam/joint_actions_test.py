@@ -22,7 +22,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.glam import cloning_data, cloning_task, probing
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import FILE, Pairs
@@ -74,7 +74,7 @@ def level_of(agent: AgentConfig, *fields: str) -> Any:
 def steps_of(agent: AgentConfig) -> list[dict[str, np.ndarray]]:
     """Observations of an episode's first steps."""
     game = level_of(agent, "prompt")
-    actions = given_actions(np.array([0, 1, 2, 1, 2]))
+    actions = fixed_actions(np.array([0, 1, 2, 1, 2]))
     steps = [
         {name: rows.copy() for name, rows in transition.observation.items()}
         for transition in play(game, 3, actions)

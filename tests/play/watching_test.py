@@ -9,7 +9,7 @@ from PIL import Image
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import TERMINATED, Frame
 from motif_jax.play import watching
 from motif_jax.play.episodes import PlaySettings, play_episodes
@@ -99,7 +99,7 @@ def test_a_film_of_the_game_shows_its_screen_and_numbers():
     assert film.options == {"max_episode_steps": 120, "fields": ("tty_chars", "tty_colors")}
     assert film.chars.shape == film.colors.shape == (121, 24, 80)
     environment = registry.make("NetHackScore-v1", **film.options)
-    for step, transition in enumerate(play(environment, 5, given_actions(film.actions))):
+    for step, transition in enumerate(play(environment, 5, fixed_actions(film.actions))):
         np.testing.assert_array_equal(film.chars[step], transition.observation["tty_chars"])
         np.testing.assert_array_equal(film.colors[step], transition.observation["tty_colors"])
     environment.close()
@@ -192,7 +192,7 @@ def test_pictures_of_a_film_are_made_smaller():
 
 def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):
     environment = registry.make("Recall-v0", delay=20)
-    monkeypatch.setattr(RandomPolicy, "player", lambda *_: given_actions(np.array([0, 1, 1])))
+    monkeypatch.setattr(RandomPolicy, "player", lambda *_: fixed_actions(np.array([0, 1, 1])))
     chooser = watching.policy_actions(RandomPolicy(), 4, environment.spec)
 
     steps = list(watching.watch(environment, 4, chooser))

@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.replay import Digest
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
@@ -38,7 +38,7 @@ def digest_of(name: str) -> str:
     digest = Digest(name, {})
     # Without sleep, in which random players die early.
     actions = np.random.default_rng(1).integers(0, 6, 200)
-    for transition in play(environment, 1, given_actions(actions)):
+    for transition in play(environment, 1, fixed_actions(actions)):
         digest.add(transition.observation, transition.reward, transition.end)
     return digest.hexdigest()
 
