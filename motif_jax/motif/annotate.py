@@ -79,6 +79,18 @@ def _check_measures(config: ConfigDict) -> None:
     """Raises UserError where a measure of the annotator is wanted that this config cannot give."""
     typed = with_annotator_defaults(_typed(config))
 
+    if config.probe:
+        reads_items = annotator_class(config.annotator).reads_items
+        allowed = f"False: the annotator {config.annotator} reads no messages"
+        checks.require_key(config, "probe", reads_items, allowed)
+        allowed = "False with config.probe=True, which asks its pairs"
+        checks.require_key(config, "dry_run", not config.dry_run, allowed)
+        allowed = "None with config.probe=True, which asks all of its pairs"
+        checks.require_key(config, "limit", config.limit is None, allowed)
+        allowed = "'' with config.probe=True, which labels no dataset"
+        checks.require_key(config, "agreement_with", not config.agreement_with, allowed)
+        judge_probes.read(config.probe_pairs)
+
     if config.agreement_with:
         path = shards.Annotation(Path(config.dataset_dir), config.agreement_with).preference_path
         checks.require_key(config, "agreement_with", path.is_file(), f"a label file: there is no {path}")
@@ -89,19 +101,14 @@ def _check_measures(config: ConfigDict) -> None:
         allowed = "False unless answer.mode=soft and orders=once or both"
         checks.require_key(config, "correct_position_bias", can_correct, allowed)
 
-    if config.probe:
-        reads_items = annotator_class(config.annotator).reads_items
-        allowed = f"False: the annotator {config.annotator} reads no messages"
-        checks.require_key(config, "probe", reads_items, allowed)
-        allowed = "False with config.probe=True, which asks its pairs"
-        checks.require_key(config, "dry_run", not config.dry_run, allowed)
-        judge_probes.read(config.probe_pairs)
-
 
 def _probe(config: ConfigDict, workdir: Path, annotator: Annotator) -> int:
     """Asks pairs with a known answer; prints and writes how many are right."""
     pairs = judge_probes.read(config.probe_pairs)
-    with AnnotationSession(annotator, config.store_dir, attempts=config.attempts) as session:
+    conversations = _conversation_log(config, workdir, "probe")
+    with AnnotationSession(
+        annotator, config.store_dir, attempts=config.attempts, conversations=conversations
+    ) as session:
         figures = judge_probes.ask(session, pairs)
         telemetry = session.summary()
 
@@ -112,6 +119,10 @@ def _probe(config: ConfigDict, workdir: Path, annotator: Annotator) -> int:
     atomic_write_json(workdir / "probe.json", report)
     print(judge_probes.describe(figures), flush=True)
     return 0
+
+
+def _conversation_log(config: ConfigDict, workdir: Path, stem: str) -> ConversationLog | None:
+    return ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None
 
 
 def _typed(config: ConfigDict) -> AnnotationConfig:
@@ -186,10 +197,7 @@ def _annotate(
         "dataset_questions": len(questions.questions),
         "finished": False,
     }
-    conversations = None
-    if config.keep_conversations:
-        stem = f"{name}.shard-{index:05d}-of-{count:05d}"
-        conversations = ConversationLog(workdir / "conversations", stem)
+    conversations = _conversation_log(config, workdir, f"{name}.shard-{index:05d}-of-{count:05d}")
 
     stop = interruption.Interruption()
     with (

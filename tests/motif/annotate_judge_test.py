@@ -11,7 +11,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif import annotate
 from motif_jax.motif.annotation import judge_probes
 from tests import made_up_judge
-from tests.end_to_end.annotate_datasets import write_dataset
+from tests.end_to_end.annotate_datasets import conversations, write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
 pytestmark = pytest.mark.slow
@@ -89,6 +89,30 @@ def test_probes_need_no_dataset(tmp_path) -> None:
     values = {"probe": True, "probe_pairs": "minihack", "store_dir": str(tmp_path / "store")}
     run = run_stage("annotate", tmp_path / "run", "", **values)
     assert json.loads((run / "probe.json").read_text())["answers"] == 60
+
+
+def test_conversations_of_probes_are_kept_on_request(tmp_path) -> None:
+    values = {"probe": True, "store_dir": str(tmp_path / "store"), "keep_conversations": True}
+    run = run_stage("annotate", tmp_path / "run", "", **values)
+
+    (path,) = (run / "conversations").glob("*.jsonl.gz")
+    assert path.name == "probe.0000.jsonl.gz"
+    pairs = judge_probes.read("nethack")
+    asked = {tuple(conversation["items"]) for conversation in conversations(path)}
+    assert asked == {tuple(pair) for pair in pairs} | {tuple(pair)[::-1] for pair in pairs}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("limit", 5, "None with config.probe=True, which asks all of its pairs"),
+        ("agreement_with", "n", "'' with config.probe=True, which labels no dataset"),
+    ],
+)
+def test_what_probes_do_not_read_is_refused(tmp_path, key, value, allowed) -> None:
+    config = load_config("annotate", "", {"probe": True, key: value})
+    with pytest.raises(UserError, match=f"^config.{key}={value!r}: must be {allowed}$"):
+        annotate.check(config, tmp_path / "run")
 
 
 def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> None:

@@ -173,6 +173,22 @@ def test_a_dry_run_writes_nothing(options, tmp_path) -> None:
     assert not Path(options["store_dir"]).exists()
 
 
+def test_a_dry_run_takes_the_rate_of_a_pilot_of_its_own_annotator(options, tmp_path, capsys) -> None:
+    folder = tmp_path / "run"
+    pilot = {**options, "name": ""}
+    run_stage("annotate", folder, "", **pilot, limit=2)
+    capsys.readouterr()
+
+    def time_line(**values: Any) -> str:
+        run_stage("annotate", folder, "", **pilot | values, dry_run=True)
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("time"))
+
+    assert f"(measured in {folder})" in time_line()
+    assert "not measured yet" in time_line(annotator="random")
+    assert "not measured yet" in time_line(annotator="random", name="lexicon_msg_defaultgoal")
+    assert "not measured yet" in time_line(goal="gold")
+
+
 @pytest.fixture
 def merged(options, summary_of, tmp_path) -> Callable[[str, str], dict[str, Any]]:
     """Merges annotations that agree, n and both, and a random one; gives the summary."""

@@ -36,6 +36,8 @@ _PROMPT_KEYS = {
     "prompt.version": (AUTO, "default"),
     "prompt.file": ("",),
 }
+# Values of `orders` for an annotator that is asked about each pair of a dataset once. configs/annotate.py:faithful has 'given'.
+_ORDERS_OF_DATASET = (AUTO, "once", "given")
 Config = TypeVar("Config", bound=AnnotatorConfig)
 # How far probabilities that an annotator has rounded may be from the sum 1.
 _SUM_TOLERANCE = 1e-3
@@ -262,6 +264,17 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
         for key, neutral in _PROMPT_KEYS.items():
             allowed = f"left at '{neutral[0]}': the annotator {config.annotator} reads no prompt"
             checks.require_key(config, key, checks.dotted(config, key) in neutral, allowed)
+
+    if not annotator.reads_items:
+        # `orders` is a key of `annotate` alone.
+        orders = getattr(config, "orders", AUTO)
+        allowed = f"left at '{AUTO}': the annotator {config.annotator} is asked about each pair once"
+        checks.require(orders in _ORDERS_OF_DATASET, "orders", orders, allowed)
+        # An annotator from outside the package may read the goal.
+        if config.annotator in ANNOTATORS.parts:
+            goal = AnnotatorConfig().goal
+            allowed = f"left at '{goal}': the annotator {config.annotator} reads no goal"
+            checks.require_key(config, "goal", config.goal == goal, allowed)
 
     if own_options(config) and config.annotator in ANNOTATORS.parts:
         allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"

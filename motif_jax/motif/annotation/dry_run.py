@@ -48,10 +48,7 @@ def estimate_lines(
         f"to be asked  {unanswered:,} in {config.num_shards:,} shards",
     ]
 
-    # A pilot in the same work folder has measured the length of answers and the rate.
-    summary = workdir / "summary.json"
-    last_run = read_json(summary, "remove it, it is written again") if summary.exists() else {}
-
+    last_run = _last_run(config, workdir, annotator)
     stride = max(1, total // _SAMPLE)
     sample = questions.questions[::stride][:_SAMPLE]
     lines += _token_lines(
@@ -72,6 +69,20 @@ def estimate_lines(
             "--config.measured_rate=QUESTIONS_PER_SECOND"
         )
     return lines
+
+
+def _last_run(config: AnnotationConfig, workdir: Path, annotator: Annotator) -> dict[str, Any]:
+    """The summary of a run in the work folder that asked for the same labels; {} without any.
+
+    A pilot has measured the length of answers and the rate. Those of another annotator say nothing about this one.
+    """
+    path = workdir / "summary.json"
+    if not path.exists():
+        return {}
+    summary: dict[str, Any] = read_json(path, "remove it, it is written again")
+    has_same_name = summary.get("name") == (config.name or annotator.short_name)
+    has_same_annotator = summary.get("annotator") == config.annotator
+    return summary if has_same_name and has_same_annotator else {}
 
 
 def _token_lines(

@@ -63,8 +63,9 @@ def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any
 def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -> dict[str, Any]:
     """Figures of answers about pairs in both orders: first each (better, worse), then each (worse, better).
 
-    Besides those of `judging.answer_figures`: `asked`, the number of questions; `right_one_order`, the share of right answers among them; `right_both_orders`, that
-    of right averages; `consistent`; and the pairs whose average is `wrong`.
+    Besides those of `judging.answer_figures`: `asked`, the number of questions; `right_one_order`, the share of right answers among them;
+    `right_both_orders`, that of pairs with the right label; `consistent`; and the pairs whose label is `wrong`. A pair has the label that
+    `annotate` with orders=both would write.
     """
     count = len(pairs)
     verdicts = np.array([answer.label for answer in answers], np.int8)
@@ -73,15 +74,16 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
     probabilities = np.array([judging.certain(answer) for answer in answers], np.float64)
     probabilities[verdicts == UNKNOWN] = np.nan
     turned = probabilities[count:][:, labels.TURNED[:3]]
-    averaged = labels.most_probable(labels.mean_probabilities(np.stack([probabilities[:count], turned])))
+    mean = labels.mean_probabilities(np.stack([probabilities[:count], turned]))
+    pair_labels = labels.agreed(np.stack([forward, labels.TURNED[reverse]]), mean)
     return {
         **judging.answer_figures(answers),
         "asked": len(answers),
         "consistent": labels.position_bias(forward, reverse)["consistent"],
         "median_log_odds": judging.median_log_odds(answers),
         "right_one_order": float(right.mean()),
-        "right_both_orders": float((averaged == FIRST).mean()),
-        "wrong": [pair._asdict() for pair, label in zip(pairs, averaged, strict=True) if label != FIRST],
+        "right_both_orders": float((pair_labels == FIRST).mean()),
+        "wrong": [pair._asdict() for pair, label in zip(pairs, pair_labels, strict=True) if label != FIRST],
     }
 
 

@@ -76,9 +76,13 @@ def corrected(answers: Sequence[StoredAnswer | None]) -> list[StoredAnswer | Non
 
 
 def _is_soft(answer: StoredAnswer) -> bool:
-    """Whether an answer has probabilities of its own; shards have certain ones, of 0 and 1, for answers without."""
-    has_probabilities = answer.label != UNKNOWN and answer.probabilities is not None
-    return has_probabilities and max(answer.probabilities or ()) < 1.0
+    """Whether an answer has probabilities of its own.
+
+    Shards have certain ones, of 0 and 1, for answers without. Those of a model may be certain, too, but have a mass.
+    """
+    if answer.label == UNKNOWN or answer.probabilities is None:
+        return False
+    return answer.mass is not None or max(answer.probabilities) < 1.0
 
 
 def _log_odds(probabilities: Any) -> float:
@@ -145,7 +149,8 @@ def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
 def advice(figures: Mapping[str, float], consistent: float | None = None) -> str:
     """One sentence: whether labels with these figures are of use, and what to do where they are not.
 
-    `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both orders, None if one was asked.
+    `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both orders, None if one was asked,
+    NaN where no pair was answered in both.
     """
     if not figures["answers"]:
         return "No question was answered: these labels say nothing."
@@ -175,6 +180,11 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
         if share > BIASED:
             return f"It prefers the message shown {position} ({share:.0%}): ask both orders (--config.orders=both)."
         return "No position bias: these labels can be used."
+    if math.isnan(consistent):
+        return (
+            "No pair was answered in both orders, so nothing was averaged: look at the answers with "
+            "--config.keep_conversations=True."
+        )
     if share > ALWAYS:
         return (
             f"It always answers {position}: only the averages of both orders say anything. See whether they are right with "
@@ -189,7 +199,10 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
 
 
 def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None]) -> float | None:
-    """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order."""
+    """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order.
+
+    NaN where no pair was answered in both.
+    """
     if questions.question_indices.shape[1] == 1:
         return None
     verdicts = np.array(

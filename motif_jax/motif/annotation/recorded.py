@@ -19,7 +19,7 @@ from typing import Any
 
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, FORMS, PAIR, SECOND, TIE, Form
+from motif_jax.core.verdicts import FIRST, FORMS, PAIR, SECOND, TIE, UNKNOWN, Form
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Preview, Question, own_options
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.labels import TURNED
@@ -87,6 +87,13 @@ def _answers_files(config: AnnotatorConfig) -> tuple[Path, list[Path]]:
     """The path that the config names, and the files there."""
     path = Path(str(own_options(config).get("file", "")))
     files = sorted(path.glob("*.jsonl.gz")) if path.is_dir() else [path]
+    # Names of annotations have no dot.
+    names = sorted({file.name.partition(".")[0] for file in files})
+    if len(names) > 1:
+        raise UserError(
+            f"config.options={config.options}: file must be conversations of a single annotation, but {path} has those of "
+            f"{', '.join(names)}: name one of its files, or move the others"
+        )
     if not files or not files[0].is_file():
         raise UserError(
             f"config.options={config.options}: file must be conversations that annotate has kept, FILE.jsonl.gz or their folder"
@@ -108,21 +115,27 @@ def _whole_lines(path: Path) -> Iterator[str]:
 
 
 def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, ...], Answer]:
-    """The recorded answers of files by the texts that were asked. Raises UserError: one has none, or of another form."""
+    """The recorded answers of files by the texts that were asked. Raises UserError: one has none, or of another form.
+
+    Of several answers to a question the first known label counts, as in `store.better`.
+    """
     labels = {name: label for label, name in form.labels.items()}
-    answers = {}
+    answers: dict[tuple[str, ...], Answer] = {}
     for path in paths:
         try:
             for line in _whole_lines(path):
                 value = json.loads(line)
+                items = tuple(value["items"])
                 probabilities = value["probabilities"]
                 verdict_probabilities = None if probabilities is None else tuple(map(float, probabilities))
-                answers[tuple(value["items"])] = Answer(
+                answer = Answer(
                     labels[value["label"]],
                     verdict_probabilities,
                     turns=tuple(value["turns"]),
                     mass=value["mass"],
                 )
+                if items not in answers or answers[items].label == UNKNOWN:
+                    answers[items] = answer
         except (OSError, zlib.error, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: must be conversations that annotate has kept ({error!r})") from None
     return answers

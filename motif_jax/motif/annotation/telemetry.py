@@ -22,7 +22,8 @@ class Telemetry:
       last_verdict: answers with the form's last verdict, the tie of pairs.
       cut: turns that ended before the model had answered.
       notes: reason -> unknown answers for which the text is not the cause.
-      mass: sum over answers of the verdicts' probability together.
+      mass: sum of the verdicts' probability together, over answers that have it.
+      masses: answers that have it.
       tokens: of prompts, of answers, of the cached part of prompts.
       seconds: from the start of asking to the last answer.
     """
@@ -38,6 +39,7 @@ class Telemetry:
     cut: int = 0
     notes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     mass: float = 0.0
+    masses: int = 0
     tokens: tuple[int, int, int] = (0, 0, 0)
     seconds: float = 0.0
     _since: float = dataclasses.field(default_factory=time.monotonic)
@@ -59,7 +61,9 @@ class Telemetry:
         if answer.note:
             self.notes[answer.note] += 1
         self.cut += answer.cut
-        self.mass += answer.mass or 0.0
+        if answer.mass is not None:
+            self.mass += answer.mass
+            self.masses += 1
         prompt, completion, cached = answer.tokens
         self.tokens = (self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached)
 
@@ -86,8 +90,8 @@ class Telemetry:
             "questions_per_second": self.asked / seconds,
             "tokens_per_second": sum(self.tokens[:2]) / seconds,
         }
-        if self.mass:
-            figures["mean_verdict_mass"] = self.mass / asked
+        if self.masses:
+            figures["mean_verdict_mass"] = self.mass / self.masses
         return figures
 
     def summary(self) -> dict[str, Any]:

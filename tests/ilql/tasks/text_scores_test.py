@@ -71,7 +71,7 @@ def test_a_task_whose_rewards_need_no_scorer_gets_none() -> None:
     [
         ({"annotator": "vllm", "model": "m"}, r"annotator=vllm: would load the model again .* with config\.reddit\.server"),
         ({"annotator": "openai", "model": "m", "prompt": "p.yaml"}, r"prompt file p\.yaml: cannot be read"),
-        ({"annotator": "openai"}, r"config\.openai\.model='': must be the model's name on the server"),
+        ({"annotator": "openai"}, r"config\.reddit\.model='': must be the model's name on the server"),
         ({"lexicon": "nowhere"}, r"lexicon nowhere cannot be read: No such file"),
         ({"reward": "upvote_model", "upvote_run": "nowhere"}, r"upvote_run=nowhere: must be a run folder of train_upvote"),
     ],

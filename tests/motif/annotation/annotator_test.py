@@ -18,6 +18,7 @@ from motif_jax.motif.annotation.annotator import (
 from tests.reward_fixtures import annotation_config
 
 OWN = f"{__name__}:Favourite"
+NUMBERED = f"{__name__}:Numbered"
 
 
 class Favourite(Annotator):
@@ -51,6 +52,20 @@ def test_options_reach_an_annotator_of_ones_own():
 def test_answers_under_other_options_are_others():
     identities = [made(f'{{"text": "{text}"}}').identity for text in "aab"]
     assert identities[0] == identities[1] != identities[2]
+
+
+class Numbered(Favourite):
+    """Reads the numbers of a dataset, by a goal of its own."""
+
+    reads_items = False
+
+
+def test_an_annotator_of_ones_own_may_read_the_goal_but_no_other_order():
+    entry_points.trust([NUMBERED])
+    values = {"annotator": NUMBERED, "options": '{"text": "b"}', "goal": "gold"}
+    check_annotator(annotation_config(values))
+    with pytest.raises(UserError, match=r"config\.orders='both': must be left at 'auto'"):
+        check_annotator(annotation_config({**values, "orders": "both"}))
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,23 @@ def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need
     check_annotator(config_of("random", folder))
 
 
+@pytest.mark.parametrize("name", ["score", "return", "random"])
+def test_keys_of_questions_about_texts_are_refused(folder, name):
+    def check(**values):
+        check_annotator(annotation_config({"annotator": name, "dataset_dir": str(folder), **values}))
+
+    with pytest.raises(
+        UserError, match=f"config.goal='gold': must be left at 'defaultgoal': the annotator {name}"
+    ):
+        check(goal="gold")
+    with pytest.raises(
+        UserError, match=f"config.orders='both': must be left at 'auto': the annotator {name}"
+    ):
+        check(orders="both")
+    for orders in ("auto", "once", "given"):
+        check(orders=orders)
+
+
 @pytest.mark.parametrize(("first", "second", "label"), [(2.0, 1.0, FIRST), (-1, 0, SECOND), (0.5, 0.5, TIE)])
 def test_the_greater_number_wins(first, second, label):
     assert label_by_numbers(first, second) == label

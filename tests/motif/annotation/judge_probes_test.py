@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.core import resources
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
+from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.motif.annotation import judge_probes, lexicon, prompts
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.judge_probes import ProbePair
@@ -55,6 +55,33 @@ def test_a_judge_that_says_first_can_be_right_on_average() -> None:
         probe_figures["first_share"],
     ) == (0.5, 1.0, 1.0)
     assert judge_probes.verdict(probe_figures).startswith("It always answers first: ask both orders")
+
+
+def test_ties_that_lean_to_the_right_side_are_not_right() -> None:
+    """As `annotate` labels them: the lexicon calls a small difference a tie, and its probabilities lean all the same."""
+    leaning = [StoredAnswer(TIE, (p, 0.8 - p, 0.2)) for p in (0.5, 0.5, 0.3, 0.3)]
+    probe_figures = judge_probes.probe_figures(PAIRS, leaning)
+    assert probe_figures["right_both_orders"] == 0.0
+    assert len(probe_figures["wrong"]) == 2
+
+
+def test_a_lexicon_is_right_as_its_labels_are(tmp_path) -> None:
+    """A difference of worth of 0.1 is within the margin of 0.2."""
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        "{name: small, goals: [g], margin: 0.2, scale: 1, unmatched: {g: 0}, blank: {g: 0},"
+        " events: [{event: kill, weights: {g: 0.1}, patterns: [kill]}, {event: gold, weights: {g: 1}, patterns: [gold]}]}"
+    )
+    judge = lexicon.LexiconJudge(lexicon.load_lexicon(str(path)), "g")
+    orders = [*PAIRS, *[pair[::-1] for pair in PAIRS]]
+    answers = [judge.answer(*items) for items in orders]
+    stored = [StoredAnswer(answer.label, answer.probabilities) for answer in answers]
+
+    probe_figures = judge_probes.probe_figures(PAIRS, stored)
+
+    assert [answer.label for answer in answers] == [TIE, FIRST, TIE, SECOND]
+    assert probe_figures["right_both_orders"] == 0.5
+    assert probe_figures["wrong"] == [PAIRS[0]._asdict()]
 
 
 def test_right_answers_are_a_share_of_all_questions() -> None:

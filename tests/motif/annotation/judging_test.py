@@ -44,6 +44,12 @@ def test_answers_without_probabilities_of_their_own_have_no_log_odds() -> None:
     assert judging.median_log_odds([*certain, soft(0.75)]) == pytest.approx(math.log(3))
 
 
+def test_a_model_that_is_certain_has_log_odds() -> None:
+    """It has a mass, which tells its probabilities from those that shards have for answers without."""
+    answers = [StoredAnswer(FIRST, (1.0, 0.0, 0.0), mass=0.9)] * 2 + [soft(0.75)]
+    assert judging.median_log_odds(answers) == pytest.approx(math.log(1e9))
+
+
 def test_mass_is_the_mean_of_the_answers_that_have_it() -> None:
     assert judging.answer_figures([soft(0.3), StoredAnswer(FIRST)])["mass"] == 0.8
 
@@ -120,6 +126,8 @@ FINE = {
         ({"first_share": 1.0}, 0.0, "only the averages of both orders"),
         ({"first_share": 0.75}, 0.4, "40% of the pairs have the same winner"),
         ({}, 0.9, "Both orders agree"),
+        ({}, math.nan, "No pair was answered in both orders"),
+        ({"first_share": 1.0}, math.nan, "No pair was answered in both orders"),
         ({"mass": 0.1}, None, "10% of the probability"),
         ({"tie_share": 0.99}, None, "Nearly every answer is a tie"),
         ({"unknown_share": 0.8}, None, "have no verdict"),
@@ -139,3 +147,8 @@ def test_consistency_needs_both_orders() -> None:
     stored = [StoredAnswer(answers[question.items]) for question in both.questions]
     assert judging.consistency(both, stored) == 0.5
     assert judging.consistency(caption_questions(pairs, 3, hasher, "once"), stored[:2]) is None
+
+
+def test_a_share_of_no_pairs_is_not_a_number() -> None:
+    both = caption_questions([("a", "b")], 1, QuestionHasher({}), "both")
+    assert math.isnan(judging.consistency(both, [StoredAnswer(FIRST), StoredAnswer(UNKNOWN)]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import PAIR
+from motif_jax.core.verdicts import FIRST, PAIR
 from motif_jax.motif.annotation.annotator import Question
 from motif_jax.motif.annotation.recorded import RecordedAnnotator, read_recorded_answers
 from tests.end_to_end.annotate_datasets import write_dataset
@@ -89,6 +90,46 @@ def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
     for length in (1, 2, 11, len(torn) - 12):
         path.write_bytes(member("whole") + torn[:length])
         assert list(read_recorded_answers([path], PAIR)) == [("whole", "b")]
+
+
+def recorded_line(label: str) -> bytes:
+    """An answer about (a, b), as a log has it."""
+    probabilities = [0.9, 0.1, 0.0] if label == "first" else None
+    answer = {"items": ["a", "b"], "label": label, "probabilities": probabilities, "mass": None, "turns": []}
+    return gzip.compress(json.dumps(answer).encode() + b"\n")
+
+
+@pytest.mark.parametrize("labels", [("first", "unknown"), ("unknown", "first"), ("first", "second")])
+def test_the_first_known_answer_counts(tmp_path, labels) -> None:
+    paths = [tmp_path / f"n.shard-00000-of-00001.{number:04d}.jsonl.gz" for number in range(2)]
+    for path, label in zip(paths, labels, strict=True):
+        path.write_bytes(recorded_line(label))
+
+    (answer,) = read_recorded_answers(paths, PAIR).values()
+
+    assert (answer.label, answer.probabilities) == (FIRST, (0.9, 0.1, 0.0))
+
+
+def test_a_folder_with_the_answers_of_two_annotations_is_refused(tmp_path) -> None:
+    names = [
+        "gold.shard-00000-of-00002.0000",
+        "gold.shard-00001-of-00002.0000",
+        "combat.shard-00000-of-00001.0000",
+    ]
+    for name in names:
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(recorded_line("first"))
+
+    def check(path: Path) -> None:
+        config = annotation_config({"annotator": RECORDED, "options": json.dumps({"file": str(path)})})
+        RecordedAnnotator.check(config, PAIR)
+
+    with pytest.raises(
+        UserError, match=r"^config\.options=.* has those of combat, gold: name one of its files"
+    ):
+        check(tmp_path)
+    check(tmp_path / f"{names[2]}.jsonl.gz")
+    (tmp_path / f"{names[2]}.jsonl.gz").unlink()
+    check(tmp_path)
 
 
 def test_the_page_shows_what_the_recorded_annotator_read(conversations, tmp_path) -> None:

@@ -126,7 +126,7 @@ def test_a_session_counts_answers_tokens_and_costs():
         "retried_share": 0.5,
         "questions_per_second": pytest.approx(2 / 3),
         "tokens_per_second": pytest.approx(165 / 3),
-        "mean_verdict_mass": 0.25,
+        "mean_verdict_mass": 0.5,
         "unknown_notes": {"too long": 1},
         "cut_answers": 0,
         "seconds": 3.0,
@@ -162,7 +162,7 @@ def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
     # The second one is asked again, as the real run asks it.
     store.keep([(listed.questions[0], Answer(FIRST)), (listed.questions[1], Answer(UNKNOWN))])
     values = {"num_shards": 2, "store_dir": "s", "measured_rate": rate, "dry_run_pairs": 3, "attempts": 2}
-    config = ConfigDict(values)
+    config = ConfigDict({**values, "name": "", "annotator": "own:Scripted"})
     if summary is not None:
         (tmp_path / "summary.json").write_text(json.dumps(summary))
     annotator = Scripted()
@@ -172,7 +172,13 @@ def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
     return capsys.readouterr().out
 
 
-LAST_RUN = {"asked": 2, "completion_tokens": 80, "questions_per_second": 9}
+LAST_RUN = {
+    "name": "scripted",
+    "annotator": "own:Scripted",
+    "asked": 2,
+    "completion_tokens": 80,
+    "questions_per_second": 9,
+}
 
 
 def test_a_dry_run_counts_what_is_to_be_asked(tmp_path, capsys):
@@ -207,9 +213,16 @@ def test_a_dry_run_tells_the_time_by_the_last_run_or_the_given_rate(tmp_path, ca
     assert words in next(line for line in printed.splitlines() if line.startswith("time"))
 
 
+@pytest.mark.parametrize("other", [{"name": "mine"}, {"annotator": "own:Other"}])
+def test_a_run_of_another_annotator_measures_nothing(tmp_path, capsys, other):
+    printed = dry_run(tmp_path, capsys, Preview("?", 1200), summary=LAST_RUN | other)
+    assert "and those of the answers, not measured yet" in printed
+    assert "time         not measured yet" in printed
+
+
 def test_a_last_run_that_asked_nothing_measures_nothing(tmp_path, capsys):
-    printed = dry_run(tmp_path, capsys, Preview("?", 1200), summary={"asked": 0})
-    assert "not measured yet" in printed
+    nothing = LAST_RUN | {"asked": 0, "completion_tokens": 0, "questions_per_second": 0}
+    assert "time         not measured yet" in dry_run(tmp_path, capsys, Preview("?", 1200), summary=nothing)
 
 
 ORIGIN = {

@@ -104,13 +104,16 @@ KEYS: Mapping[str, Key] = {
     "tokenizer": Key("", TOKENIZER_HELP),
     "vocab_size": positive(512, "number of byte pairs that the tokenizer learns"),
     "annotator": Key(
-        "lexicon", "who says how toxic a text is: lexicon, openai, or (of recorded comments) vllm"
+        "lexicon", "who says how toxic a text is: lexicon, openai, or (of recorded comments) model or vllm"
     ),
     "lexicon": Key("", "a YAML file; empty: built in"),
     "prompt": Key("", "a prompt file; empty: built in"),
     "answer_mode": one_of(("soft", "verdict", "analysis"), "form of the annotator's answer, as in annotate"),
     "server": Key("", "address of the annotator's server; the same command resumes with another"),
-    "model": Key("", "name of the annotator's model, on the server or for vllm"),
+    "model": Key(
+        "",
+        "the annotator's model: its name on the server; for model and vllm its folder or its name on the hub",
+    ),
     "store": Key("runs/answer_store", "folder of the answers that are kept"),
 }
 
