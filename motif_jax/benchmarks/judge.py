@@ -67,7 +67,8 @@ def options() -> ConfigDict:
             "message_tokens": 11,
             "end_tokens": 14,
             "questions_of_message": 4,
-            "questions": 64,
+            # Of fewer questions, the empty packs of the last batch would be a greater share than in an annotation.
+            "questions": 256,
             "batch": 32,
             "baseline": True,
             "torch": False,

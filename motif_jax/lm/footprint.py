@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jax.extend.core import Literal
 
+from motif_jax.core.devices import platforms
 from motif_jax.core.devices.parameter_sharding import AXES, BATCH, DATA, split_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import block_stack
@@ -71,6 +72,7 @@ def of_training(
     chunk: int | None = None,
     sizes: Mapping[str, int] = ONE_DEVICE,
     params_dtype: Any = jnp.float32,
+    platform: str | None = None,
 ) -> Footprint:
     """Memory of a training step with Adam.
 
@@ -81,14 +83,38 @@ def of_training(
       trained: shapes of low-rank additions, which alone are trained; None: all parameters are.
       chunk: tokens whose logits are in memory at once, see `chunks`; None: all.
       sizes: devices along the axes of the mesh, see `sharding`.
+      platform: of the devices, 'cpu' or 'gpu', whose programs keep different arrays; None: this machine's.
     """
+    with platforms.planned(platform or platforms.traced()):
+        return _of_training(model, batch, length, written, trained, chunk, sizes, params_dtype)
+
+
+def _of_training(
+    model: LanguageModel,
+    batch: int,
+    length: int,
+    written: int,
+    trained: Any,
+    chunk: int | None,
+    sizes: Mapping[str, int],
+    params_dtype: Any,
+) -> Footprint:
     config = model.config
     params = _params(config, params_dtype)
     learned = params if trained is None else trained
     state = jax.eval_shape(optax.adam(1e-3).init, learned)
     rows = math.ceil(batch / math.prod(sizes[axis] for axis in BATCH))
 
-    count = functools.partial(_saved_by_layers, config, model.dtype, length, written, chunk is not None)
+    count = functools.partial(
+        _saved_by_layers,
+        platforms.traced(),
+        model.looped,
+        config,
+        model.dtype,
+        length,
+        written,
+        chunk is not None,
+    )
     fixed, per_row = count(model.remat, model.dropout is not None)
     layers = config.layers + config.encoder_layers
     if model.remat:
@@ -129,10 +155,19 @@ def _block_bytes(tree: Any) -> int:
 
 @functools.cache
 def _saved_by_layers(
-    config: ModelConfig, dtype: Any, length: int, written: int, chunked: bool, remat: Remat, drops: bool
+    platform: str,
+    looped: bool,
+    config: ModelConfig,
+    dtype: Any,
+    length: int,
+    written: int,
+    chunked: bool,
+    remat: Remat,
+    drops: bool,
 ) -> tuple[int, int]:
-    """Bytes that are saved for a backward pass: a fixed part, and a part for each row."""
-    model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None)
+    """Bytes that are saved for a backward pass on a platform, that of `platforms.traced`: a fixed part, and a part for each row."""
+    assert platform == platforms.traced()
+    model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None, looped)
 
     def saved(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
         """Bytes for so many rows in a model of so few layers."""

@@ -171,18 +171,25 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of a call's tokens to a shared prefix, to their own cache or each other, or to an encoder's states."""
+    """Attention of a call's tokens to a shared prefix, to their own cache or each other, or to an encoder's states.
+
+    Attributes:
+      both_ways: tokens see later tokens too (encoders).
+    """
 
     config: ModelConfig
     bias: bool
     output_bias: bool
     scale: float
     dtype: Any
+    both_ways: bool = False
     deterministic: bool = True
 
     def setup(self) -> None:
         config = self.config
-        self.drop = nn.Dropout(config.dropout.attention, deterministic=self.deterministic)
+        self.drop = None
+        if config.dropout.attention and not self.deterministic:
+            self.drop = nn.Dropout(config.dropout.attention, deterministic=False)
         width = config.head_width
         self.query = projection(config, config.heads * width, self.bias, "query", self.dtype)
         self.key = projection(config, config.key_value_heads * width, self.bias, "key", self.dtype)
@@ -227,7 +234,8 @@ class Attention(nn.Module):
             start = (0, 0, 0, context.slot, 0)
             put = jax.lax.dynamic_update_slice
             fresh = jax.tree.map(lambda old, new: put(old, new.astype(old.dtype), start), own_keys, fresh)
-        segments = [Keys(*fresh, context.bias)]
+        causal = own_keys is None and not self.both_ways
+        segments = [Keys(*fresh, context.bias, causal)]
         if prefix is not None:
             assert context.prefix_bias is not None
             segments.insert(0, Keys(*prefix, context.prefix_bias))

@@ -49,6 +49,7 @@ class Block(nn.Module):
     """One layer: attention, attention to an encoder where there is one, feed-forward; each with its norms and its sum."""
 
     config: ModelConfig
+    both_ways: bool
     cross: bool
     dtype: Any
     deterministic: bool = True
@@ -67,6 +68,7 @@ class Block(nn.Module):
                 output_bias=absolute or config.output_bias,
                 scale=scale,
                 dtype=self.dtype,
+                both_ways=self.both_ways,
                 deterministic=self.deterministic,
             )
 
@@ -152,6 +154,7 @@ class Stack(nn.Module):
     def _block_fields(self) -> dict[str, Any]:
         return {
             "config": self.config,
+            "both_ways": self.both_ways,
             "cross": self.cross,
             "dtype": self.dtype,
             "deterministic": self.deterministic,

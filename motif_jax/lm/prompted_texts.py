@@ -112,7 +112,7 @@ def _continue(config: ConfigDict, model: TextModel, questions: Questions, start:
     texts = model.generate(
         _prompts(config, model.template, questions),
         max_new_tokens=config.max_new_tokens,
-        sampling=Sampling(**config.sampling.to_dict()),
+        sampling=None if config.beams else Sampling(**config.sampling.to_dict()),
         count=config.count,
         search=config.beams,
         stops=_stops(config),

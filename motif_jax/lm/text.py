@@ -132,13 +132,21 @@ class TextModel:
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
-          UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or `count` is below 1, or a stop is empty.
+          UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or `count` is below 1, a stop is empty, or
+            `sampling` or `count` are for draws where nothing is drawn.
         """
         config.require_decoder(self.model.config, "writes")
         for name, number in (("max_new_tokens", max_new_tokens), ("count", count)):
             if number < 1:
                 raise UserError(f"{name}={number}: must be at least 1")
+        if search and sampling is not None:
+            raise UserError("sampling beside search=True: a search draws nothing; leave one of them out")
+        if count > 1 and not search and (sampling is None or sampling.greedy):
+            raise UserError(
+                f"count={count} without draws: all continuations would be the same; give sampling=Sampling() or search=True"
+            )
         prompts, special = chat_prompts.write(prompts, self.template)
+        chat_prompts.require_list(stops, "stops")
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)

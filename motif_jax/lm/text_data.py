@@ -124,7 +124,7 @@ def prepare(
 
     def add(writer: TokensWriter, items: Sequence[Item]) -> None:
         for item, item_prompt, text in _tokenise(tokenizer, items, whole_prompts):
-            # Never learned, as what stands before the first token that is predicted.
+            # Items of their own begin behind it. In a window of several items it is learned as every token: it says that a text begins.
             prompt = [*beginning, *item_prompt]
             tokens = [*prompt, *text, end][:longest]
             if len(prompt) >= len(tokens):

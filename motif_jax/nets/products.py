@@ -12,6 +12,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.core.devices import platforms
+
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -50,10 +52,9 @@ def sums_in_float32(dtype: jnp.dtype) -> bool:
 
     XLA uses a CPU's units for bfloat16 matrices (Intel's AMX) only for products whose result is float32: at four times the rate of
     products asked for in bfloat16, whose inputs it first converts to float32. Other processors were not measured, and a GPU sums in float32
-    in any case: there products stay as they are asked for. Only this function decides it, by the platform of jax's default backend; tests
-    that lower for another platform replace it.
+    in any case: there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
     """
-    return dtype == jnp.bfloat16 and jax.default_backend() == "cpu" and _has_bfloat16_units()
+    return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and _has_bfloat16_units()
 
 
 @functools.cache

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motif_jax.lm import caches
-from motif_jax.lm.attention import Keys, attend, causal, mask_bias, relative_buckets, rotate, rotation
+from motif_jax.lm.attention import (
+    Keys,
+    attend,
+    causal,
+    mask_bias,
+    query_blocks,
+    relative_buckets,
+    rotate,
+    rotation,
+)
 from motif_jax.lm.layer_positions import Rotary
 from motif_jax.lm.layers import KeyValues
 from motif_jax.lm.model import Cache
@@ -15,6 +25,7 @@ from motif_jax.lm.model import Cache
 KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize(
     ("rotary", "factors"),
     [
@@ -24,7 +35,10 @@ KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
         (Rotary(100.0, "llama3", 4.0, 0.2, 1.2, 10), (1, KEPT + (1 - KEPT) / 4, 0.25)),
     ],
 )
-def test_positions_turn_pairs_of_numbers(rotary: Rotary, factors: tuple[float, ...]) -> None:
+def test_positions_turn_pairs_of_numbers(
+    rotary: Rotary, factors: tuple[float, ...], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     x = np.random.default_rng(1).normal(size=(1, 1, 2, 1, 6))
     positions = np.array([[[1, 7]]])
     rotated = rotate(jnp.asarray(x), rotation(jnp.asarray(positions), rotary, 6))
@@ -90,26 +104,108 @@ def test_caches_grow_shrink_and_change_places() -> None:
     assert prompt.keys[0].keys[:, 0, :, 0].tolist() == [[20, 21], [12, 13]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("key_heads", [1, 2, 4])
-def test_a_head_attends_to_the_shared_and_its_own_keys_with_one_softmax(key_heads: int) -> None:
+def arrays(key_heads: int, tokens: int) -> tuple[jax.Array, list[Keys]]:
+    """Queries, keys that continuations share, and their own, of which later ones are hidden."""
     draws = np.random.default_rng(0)
-    batch, branches, tokens, heads, width, shared_tokens = 2, 3, 4, 4, 5, 6
+    batch, branches, heads, width, shared_tokens = 2, 3, 4, 5, 6
     query = draws.normal(size=(batch, branches, tokens, heads, width)).astype(np.float32)
     shared = draws.normal(size=(2, batch, key_heads, shared_tokens, width)).astype(np.float32)
     own = draws.normal(size=(2, batch, branches, key_heads, tokens, width)).astype(np.float32)
     no_bias = jnp.zeros((1, 1, 1, 1, shared_tokens))
-    segments = [
-        Keys(*map(jnp.asarray, shared), no_bias),
-        Keys(*map(jnp.asarray, own), mask_bias(causal(tokens))),
+    return jnp.asarray(query), [
+        Keys(jnp.asarray(shared[0]), jnp.asarray(shared[1]), no_bias),
+        Keys(jnp.asarray(own[0]), jnp.asarray(own[1]), mask_bias(causal(tokens)), causal=True),
     ]
 
-    values = attend(jnp.asarray(query), segments, 0.5, lambda weights: weights)
 
+def by_numpy(query: jax.Array, segments: list[Keys], scale: float) -> np.ndarray:
+    """Attention in float64, a head after the other, of keys that are causal in the second segment."""
+    shared, own = (jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), part[:2]) for part in segments)
+    batch, branches, tokens, heads, _ = query.shape
+    key_heads = own[0].shape[2]
+    values = np.zeros(query.shape)
     for row, branch, token, head in np.ndindex(batch, branches, tokens, heads):
         group = head * key_heads // heads
-        keys = np.concatenate([shared[0, row, group], own[0, row, branch, group, : token + 1]])
-        contents = np.concatenate([shared[1, row, group], own[1, row, branch, group, : token + 1]])
-        weights = np.exp(0.5 * keys @ query[row, branch, token, head])
-        expected = weights @ contents / weights.sum()
-        np.testing.assert_allclose(values[row, branch, token, head], expected, atol=1e-5)
+        keys = np.concatenate([shared[0][row, group], own[0][row, branch, group, : token + 1]])
+        contents = np.concatenate([shared[1][row, group], own[1][row, branch, group, : token + 1]])
+        weights = np.exp(scale * keys @ np.asarray(query[row, branch, token, head], np.float64))
+        values[row, branch, token, head] = weights @ contents / weights.sum()
+    return values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key_heads", "tokens"), [(1, 4), (2, 4), (4, 4), (2, 150)])
+def test_a_head_attends_to_the_shared_and_its_own_keys_with_one_softmax(key_heads: int, tokens: int) -> None:
+    query, segments = arrays(key_heads, tokens)
+
+    values = attend(query, segments, 0.5)
+
+    np.testing.assert_allclose(values, by_numpy(query, segments, 0.5), atol=1e-5)
+
+
+def test_blocks_cover_all_queries_in_order_and_a_gpu_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for length in (0, 1, 63, 64, 127, 128, 150, 360, 5000):
+        blocks = query_blocks(length)
+        assert blocks[0][0] == 0
+        assert blocks[-1][1] == length
+        assert [stop for _, stop in blocks[:-1]] == [start for start, _ in blocks[1:]]
+        assert len(blocks) <= 4
+        assert len(blocks) == 1 or min(stop - start for start, stop in blocks) >= 64
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert query_blocks(5000) == [(0, 5000)]
+
+
+@pytest.mark.slow
+def test_keys_behind_a_block_are_not_read() -> None:
+    query, (shared, own) = arrays(2, 150)
+    (_, end), *_ = query_blocks(150)
+    broken = own._replace(values=own.values.at[..., end:, :].set(jnp.nan))
+
+    values = attend(query, [shared, broken], 0.5)
+
+    assert np.isfinite(values[:, :, :end]).all()
+    assert np.isnan(values[:, :, end:]).all()
+
+
+@pytest.mark.slow
+def test_dropout_of_weights_is_one_draw_over_all_keys_and_queries() -> None:
+    query, segments = arrays(2, 150)
+    scales = np.random.default_rng(1).uniform(size=(2, 2, 3, 2, 150, 6 + 150)).astype(np.float32)
+    scales = np.where(scales < 0.5, 0, scales)
+
+    def drop(weights: jax.Array) -> jax.Array:
+        return weights * scales
+
+    def of_head(key: int) -> np.ndarray:
+        """The values of the last token's first head if only one key's value is not zero."""
+        of_segments = []
+        for segment, first in zip(segments, (0, 6), strict=True):
+            numbers = jnp.arange(segment.keys.shape[-2])[:, None] == key - first
+            of_segments.append(segment._replace(values=segment.values * numbers))
+        return np.asarray(attend(query, of_segments, 0.5, drop)[0, 0, -1, 0])
+
+    undropped = attend(query, segments, 0.5)[0, 0, -1, 0]
+    assert np.abs(sum(of_head(key) for key in range(156)) - undropped).max() > 1e-3
+    for key in (2, 9, 140):
+        values = segments[0].values[0, 0, key] if key < 6 else segments[1].values[0, 0, 0, key - 6]
+        keys = jnp.concatenate([segments[0].keys[0, 0], segments[1].keys[0, 0, 0]])
+        weights = jax.nn.softmax(0.5 * keys @ query[0, 0, -1, 0])
+        expected = weights[key] * scales[0, 0, 0, 0, -1, key] * values
+        np.testing.assert_allclose(of_head(key), expected, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_gradients_are_those_of_all_queries_at_once() -> None:
+    query, segments = arrays(2, 150)
+    weights = jnp.asarray(np.random.default_rng(2).normal(size=query.shape), jnp.float32)
+
+    def loss(query: jax.Array, numbers: list[tuple[jax.Array, jax.Array]], in_blocks: bool) -> jax.Array:
+        parts = [Keys(*pair, *segment[2:]) for pair, segment in zip(numbers, segments, strict=True)]
+        drop = None if in_blocks else lambda weights: weights
+        return jnp.sum(attend(query, parts, 0.5, drop) * weights)
+
+    numbers = [segment[:2] for segment in segments]
+    in_blocks = jax.grad(loss, (0, 1))(query, numbers, True)
+    at_once = jax.grad(loss, (0, 1))(query, numbers, False)
+    for blocked, together in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(at_once), strict=True):
+        np.testing.assert_allclose(blocked, together, atol=2e-5)

@@ -23,6 +23,7 @@ from motif_jax.lm import (
     prompt_length,
     prompted_texts,
 )
+from motif_jax.lm.sampling import Sampling
 from motif_jax.lm.text_files import read_questions
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 from tests.lm import recipes
@@ -181,8 +182,23 @@ def test_an_empty_stop_or_no_candidate_is_refused(worded: Path) -> None:
     loaded = language.load(worded)
     with refuses("a stop is empty: it would end every text"):
         loaded.generate(["go"], stops=["a", ""])
+    with refuses("stops is one text: must be a list of texts, such as ['and then']"):
+        loaded.generate(["go"], stops="and then")
     with refuses("there are no candidates to choose between"):
         loaded.score(["go"], [])
+
+
+def test_draws_are_refused_where_nothing_is_drawn(worded: Path) -> None:
+    loaded = language.load(worded)
+    same = (
+        "count=3 without draws: all continuations would be the same; give sampling=Sampling() or search=True"
+    )
+    with refuses(same):
+        loaded.generate(["go"], count=3)
+    with refuses(same):
+        loaded.generate(["go"], count=3, sampling=Sampling(greedy=True))
+    with refuses("sampling beside search=True: a search draws nothing; leave one of them out"):
+        loaded.generate(["go"], count=3, search=True, sampling=Sampling(temperature=5.0))
 
 
 def test_a_stage_scores_no_text_by_a_model_without_a_decoder(worded: Path, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from motif_jax.core.devices import platforms
+
 _BLOCK = re.compile(r"block_(\d+)")
 _STACK = re.compile(r"blocks_(\d+)_(\d+)")
 
@@ -27,10 +29,10 @@ def looped(chosen: bool | None = None) -> bool:
     """Whether programs that are traced now run equal blocks in one loop. Only this function decides it by platform.
 
     A GPU's compiler takes minutes for the blocks of a large model one by one (Flan-T5-large: over 100 s), and a loop costs little there. On
-    a CPU compilation is quick, and a loop's slices of parameters cost time: there blocks stay apart. It is the platform of jax's default
-    backend; whoever lowers for another platform than this machine's passes `chosen`, as tests do.
+    a CPU compilation is quick, and a loop's slices of parameters cost time: there blocks stay apart. It is the platform of
+    `platforms.traced`.
     """
-    return jax.default_backend() != "cpu" if chosen is None else chosen
+    return platforms.traced() != platforms.CPU if chosen is None else chosen
 
 
 def stacked_for_loop(tree: Any) -> Any:
