@@ -11,7 +11,7 @@ per episode of 1,000 steps, GIF 10 ms per frame.
 """
 
 from motif_jax.core import sections
-from motif_jax.play.keys import CHECKPOINT, Forms
+from motif_jax.play.keys import EPISODES, Forms
 from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import Key, configs, section_keys
 
@@ -20,7 +20,7 @@ KEYS = {
     "seed": sections.SEED,
     "evaluation": Key(None, "folder of an evaluation", str),
     "episodes": Key(
-        "best,worst",
+        EPISODES,
         "episodes of the evaluation: indices, best, worst (by intrinsic return, else return), or all",
     ),
     "recordings": Key("", "recordings (.json) or folders of them, with commas between"),
@@ -30,7 +30,11 @@ KEYS = {
             "whose value and action probabilities are shown; None: the evaluation's agent; '': none",
             str,
         ),
-        "checkpoint": CHECKPOINT,
+        "checkpoint": Key(
+            None,
+            "'latest', 'best' (by mean return in training), or a step; 0: before it; None: the evaluation's, or the latest of agent.dir",
+            str,
+        ),
     },
     "reward": section_keys(Scoring),
     "forms": section_keys(Forms),

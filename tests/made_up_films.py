@@ -13,12 +13,14 @@ from motif_jax.play.ratings import TextReward
 
 
 class MadeUpRater:
-    """Pays for what begins with certain letters; depends on the text alone."""
+    """Pays for what begins with certain letters; depends on the text alone, and pays nothing without one."""
 
-    def discount(self, text: np.ndarray, reward: TextReward, count: int, visits: object) -> float:
+    def discount(self, text: np.ndarray | None, reward: TextReward, count: int, visits: object) -> float:
         return reward.paid / count**3.0
 
-    def __call__(self, text: np.ndarray, observation: object = None) -> TextReward:
+    def __call__(self, text: np.ndarray | None, observation: object = None) -> TextReward:
+        if text is None:
+            return TextReward(0.0, 0.0, 0.0)
         raw = float(text[:20].astype(np.int64).sum() % 97) / 97
         normalised = 4 * raw - 2
         return TextReward(raw, normalised, normalised if normalised > 0.5 else 0.0)

@@ -48,7 +48,7 @@ REFUSED = {
     "check_reward.py": """reward.dir=AT/agent""",
     "clone_behaviour.py:smoke": f"""{CLONE} trajectories=AT/damaged | {CLONE} train_pairs=1000000 | {CLONE}
         network.prompt_tokens=1 | {CLONE} environment.name=BabyAI-GoToObj-v0 | {CLONE}
-        network.policy=actions | {CLONE} batch_size=9 accumulate=2 | network.model=AT/model num_devices=1
+        network.policy=actions | {CLONE} environment.max_episode_steps=32 | {CLONE} batch_size=9 accumulate=2 | network.model=AT/model num_devices=1
         published.dir=AT | trajectories= | network.model=AT/model trajectories=AT""",
     "collect.py:smoke": f"""length=1000 | environment.name=tests.toys:Corridor | environment.name=Recall-v0
         mixture.fighter=1 | workers=10000000 | policy=scripted scripted=tests.toys:Flyer | {CART} |
@@ -65,7 +65,8 @@ REFUSED = {
         environment.name=tests.toys:Flyer | {CART} policy=random reward.dir=AT/doorkey.safetensors | {WALK}
         policy=tests.toys:NoPolicy | {WALK} policy=tests.toys:HalfBot | {WALK} policy=random greedy=True |
         policy=agent | policy=agent agent.dir=AT/agent agent.checkpoint=first | policy=fixed greedy=True |
-        policy=AT/agent agent.dir=AT/wrong | policy=AT/agent compat.sober_mask=True | {CART} environment.modules=a:b""",
+        policy=AT/agent agent.dir=AT/wrong | policy=AT/agent compat.sober_mask=True | {CART} environment.modules=a:b |
+        policy=random agent.checkpoint=12345 | environment.name=BabyAI-GoToLocal-v0 environment.change=foo""",
     "evaluate_text.py:wordle": f"""{AGENT} decode.max_tokens=95 | agent=AT/model | {AGENT} decode.width=2 |
         {AGENT} decode.kind=beam decode.batches=2 | {AGENT} decode.advantage_form=sign
         decode.advantage_weight=1.5 | {AGENT} decode.logits=False decode.advantages=False | agent=AT/dt
@@ -114,7 +115,8 @@ REFUSED = {
     "probe_language_agent.py": """policy=AT/none | policy=AT/ilql checkpoint=first""",
     "rank_text.py": """agents= | agents=AT/ilql | agents=AT/dt data=AT/texts""",
     "replay.py": """recordings=AT/wrong agent.dir=AT/wrong | evaluation=None | recordings=AT/none |
-        recordings=AT/texts""",
+        recordings=AT/texts | recordings=AT/wrong/game.json episodes=all | recordings=AT/wrong/game.json
+        agent.checkpoint=best""",
     "report.py": """agent.dir=None | agent.dir=AT | agent.dir=AT/wrong | reward.dir=AT/agent |
         evaluations=AT/none | replays=AT/texts""",
     "score_text.py": """model=AT/model | file=AT/texts/texts.txt""",
@@ -122,7 +124,9 @@ REFUSED = {
         | host= | model= | prompt_file=AT/none""",
     "steering_study.py": """goal=""",
     "test_language_agent.py:smoke": """policy=nobody | policy=bot tests=actions_3 | greedy=True |
-        action_names=('go','go') | environment.name=NetHackScore-v1 | policy=zero_shot | policy=zero_shot
+        action_names=('go','go') | policy=random agent.checkpoint=nonsense | network.model=/no/such |
+        network.score=raw_logit | prompt_tokens=7 | action_names=('a','b','c','d','e','f') |
+        policy=zero_shot agent.checkpoint=best | environment.name=NetHackScore-v1 | policy=zero_shot | policy=zero_shot
         network.model=AT/model network.policy=actions""",
     "train_agent.py:recall": f"""{CART} reward.kind=table reward.table=AT/wrong/other.json
         reward.intrinsic_coefficient=0.5 | {CART} reward.dir=AT/doorkey.safetensors

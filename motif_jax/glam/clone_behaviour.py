@@ -9,7 +9,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import run_folder
+from motif_jax.core import resources, run_folder
+from motif_jax.core.config import flat
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
 from motif_jax.core.training import offline_run, records
@@ -51,7 +52,10 @@ def check(launched: ConfigDict, workdir: Path) -> None:
 
 
 def resolved(launched: ConfigDict) -> dict[str, Any]:
-    """The config with the environment and wording of the trajectories; UserError if both name none, or differ."""
+    """The config with the environment and wording of the trajectories.
+
+    Raises UserError where both name no environment, or the config has values that are neither the defaults nor theirs.
+    """
     config: dict[str, Any] = launched.to_dict()
     section = config["environment"]
     description = cloning_data.about(read_section(CloningConfig, launched))
@@ -65,10 +69,20 @@ def resolved(launched: ConfigDict) -> dict[str, Any]:
     checks.require_key(config, "environment.name", fits, allowed)
     options = description["options"]
     section["name"] = description["environment"]
+    asked = flat(run_folder.as_plain(section))
     section["max_episode_steps"] = options.get("max_episode_steps")
     section["babyai_text"] = {key: options.get(key, value) for key, value in section["babyai_text"].items()}
+    _refuse_other_options(asked, flat(run_folder.as_plain(section)))
     _take_wording(config, options.get("compat", {}))
     return config
+
+
+def _refuse_other_options(asked: Mapping[str, Any], used: Mapping[str, Any]) -> None:
+    """Refuses options of the environment that differ from the defaults and from those of the trajectories."""
+    defaults = flat(run_folder.as_plain(resources.config("clone_behaviour").environment))
+    for key, value in asked.items():
+        allowed = f"left at {defaults[key]!r}, or {used[key]!r} as the trajectories were played"
+        checks.require(value in (defaults[key], used[key]), f"environment.{key}", value, allowed)
 
 
 def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:

@@ -80,6 +80,9 @@ def sums(
 ) -> TokenSums:
     """Sums of the losses of `batch` [N], and how often the expert's action is the most likely; a `training.SumsOf`.
 
+    By tokens the most likely is that of the greatest log-probability with the end token (`scoring_targets`), which need not be
+    the likeliest by the scores that the clone acts by.
+
     Args:
       network: its logits are the candidates' log-probabilities.
       by_tokens: the mean loss is a token's; False: it is the cross-entropy of the expert's action among the candidates.

@@ -14,6 +14,7 @@ from motif_jax.core import capacity, digests, interruption, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import prompt_lengths
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import OBSERVED
@@ -47,7 +48,19 @@ _EPISODES = ".episodes"  # seeds and actions of what was played
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
-    eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+    player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+    base = player.base
+    key = f"environment.name={base.environment}"
+    remedy = "choose another level, or an agent that was trained with more config.network.prompt_tokens"
+    if config.policy == eval_agents.ZERO_SHOT:
+        key = f"network.prompt_tokens={config.network.prompt_tokens}"
+        remedy = "raise it (if the model has the positions), or choose another level"
+    episode_seeds = _episode_seeds(config, prompt_lengths.TRIED_EPISODES)
+    prompt_lengths.require_room(base.environment, base.options, episode_seeds, key, remedy)
+
+
+def _episode_seeds(config: ConfigDict, count: int) -> list[int]:
+    return [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -104,7 +117,7 @@ def play_until_enough(
     title = f"collect {config.steps:,} steps"
     count = config.lanes
     while True:
-        episode_seeds = [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
+        episode_seeds = _episode_seeds(config, count)
         with evaluation_files.Journal(folder) as journal:
             rows = play_policy(
                 journal, title, game, policy, episode_seeds, how, stop, evaluation_files.episode_row

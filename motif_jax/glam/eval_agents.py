@@ -136,8 +136,10 @@ def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
     checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
     if is_plain:
+        _refuse_unread(config, ("agent", "network"), "has no checkpoints and no network")
         return _without_network(config)
     if name == ZERO_SHOT:
+        _refuse_unread(config, ("agent",), "has no checkpoints")
         return _zero_shot(config)
     return _trained(config, pinned)
 
@@ -205,7 +207,7 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
-    _refuse_other_options(config)
+    _refuse_unread(config, ("environment", "network"), "keeps those of its training")
     if level is not None:
         language = generalisation.language_options(PlayedLevel(name, options))
         options = catalogue.options_elsewhere(options, name, level) | language
@@ -237,20 +239,15 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
     return left_out
 
 
-def _refuse_other_options(config: LevelPolicy) -> None:
-    """Refuses options of the environment and the network, which an agent keeps from its training."""
-    defaults = _sections(read_section(LevelPolicy, resources.config("test_language_agent")))
-    sections = _sections(config)
-    changed = run_folder.differences(defaults, sections, sections)
-    allowed = f"left as it is: {config.policy} keeps those of its training ({'; '.join(changed)})"
-    key = changed[0].split(":")[0] if changed else ""
-    checks.require(not changed, key, "given", allowed)
-
-
-def _sections(config: LevelPolicy) -> dict[str, Any]:
-    environment = asdict(config.environment)
-    environment.pop("name")
-    return {"environment": environment, "network": asdict(config.network)}
+def _refuse_unread(config: LevelPolicy, keys: Sequence[str], reason: str) -> None:
+    """Refuses values of `keys` (a name covers all below it), except the level, that differ from the defaults."""
+    defaults = asdict(read_section(LevelPolicy, resources.config("test_language_agent")))
+    values = asdict(config)
+    changed = run_folder.differences(defaults, values, keys, free=("environment.name",))
+    if changed:
+        key = changed[0].split(":")[0].removesuffix(" differs")
+        allowed = f"left at {checks.dotted(defaults, key)!r}: {config.policy} {reason}"
+        checks.require(False, key, checks.dotted(values, key), allowed)
 
 
 def _policies(

@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from motif_jax.core import config as checks
-from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.babyai_text import catalogue, changes
-from motif_jax.envs.babyai_text.environment import PROMPT_BYTES
-from motif_jax.envs.episode import fixed_actions, play
+from motif_jax.envs.babyai_text import catalogue, changes, prompt_lengths
 from motif_jax.envs.spec import EnvironmentSpec
 
 BASE = changes.NONE
@@ -50,9 +47,6 @@ _OTHER_EPISODES = {
 }
 # Where other words may take more tokens, a prompt may have so many times those of the training's longest.
 _ROOM_FACTOR = 2
-# Prompts are tried in so many episodes, so many steps of each: windows are full by then.
-TRIED_EPISODES = 16
-_TRIED_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -160,12 +154,23 @@ def _distractor_tests(base: PlayedLevel) -> list[GeneralisationTest]:
 
 def _level_tests(base: PlayedLevel) -> list[GeneralisationTest]:
     description = "pairs of colour and thing that no training mission names"
+    if not _excludes_held_out(base):
+        description = (
+            f"missions of {UNSEEN_PAIRS}; the training may have named their pairs of colour and thing"
+        )
     tests = [GeneralisationTest("unseen_pairs", description, UNSEEN_PAIRS)]
     for level in SEQUENCES:
         name = level.removeprefix(catalogue.PREFIX).removesuffix("-v0")
         description = "pick up and go to, or pick up, said in an order of its own"
         tests.append(GeneralisationTest(name, description, level))
     return [test for test in tests if test.level != base.environment]
+
+
+def _excludes_held_out(base: PlayedLevel) -> bool:
+    """Whether no mission of `base` names a pair of `catalogue.HELD_OUT`."""
+    level = catalogue.find(base.environment)
+    excluded = () if level is None else level.options.get("excluded", ())
+    return set(catalogue.HELD_OUT) <= set(excluded)
 
 
 def _distractors(base: PlayedLevel) -> int | None:
@@ -259,15 +264,7 @@ def require_room(
     if "tokenizer" not in played_level.options:
         return
     room = played_level.options["prompt_tokens"]
-    # No prompt has more tokens than bytes.
-    options = {**played_level.options, "prompt_tokens": PROMPT_BYTES}
-    game = registry.make(played_level.environment, **options)
-    longest = 0
-    for seed in episode_seeds[:TRIED_EPISODES]:
-        actions = seeds.rng(seed, "tried").integers(game.spec.num_actions, size=_TRIED_STEPS)
-        for transition in play(game, seed, fixed_actions(actions)):
-            longest = max(longest, int((transition.observation["tokens"] >= 0).sum()))
-    game.close()
+    longest = prompt_lengths.longest_prompt(played_level.environment, played_level.options, episode_seeds)
     if longest > room:
         raise UserError(
             f"config.{key}: a prompt of the test {test.name} has {longest} tokens, and {room} are allowed: raise it in another "

@@ -13,7 +13,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.display import text_tables
 from motif_jax.envs.babyai_text import catalogue, prompts
-from motif_jax.glam import eval_agents
+from motif_jax.glam import eval_agents, generalisation
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.play.episodes import PlaySettings
@@ -47,6 +47,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     is_valid = len(set(names)) == len(names) and all(isinstance(name, str) and name for name in names)
     checks.require(is_valid, "action_names", names, "names of actions, each different and not empty")
     player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+    is_read = generalisation.READS in player.abilities or not names
+    checks.require_key(config, "action_names", is_read, f"(): {player.name} does not read names of actions")
+    is_read = "tokenizer" in player.base.options or config.prompt_tokens is None
+    checks.require_key(config, "prompt_tokens", is_read, f"None: {player.name} does not read prompts")
     _tests(config, player)
 
 

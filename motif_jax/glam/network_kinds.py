@@ -18,6 +18,7 @@ from motif_jax.lm import config as language_config
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import FILE
 from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl import agent_checkpoints
 from motif_jax.rl.agent_networks import NetworkKind
 from motif_jax.rl.config import AgentConfig
 
@@ -74,6 +75,14 @@ class LanguageNetworkKind(NetworkKind):
         if config.lora is not None and config.lora.patterns:
             files["base model"] = weights.digest(_model(config.network))
         return files
+
+    @classmethod
+    def start_digests(cls, config: AgentConfig) -> dict[str, str]:
+        is_read = config.network.pretrained or config.network.keep_embedding
+        is_base = config.lora is not None and bool(config.lora.patterns)  # `file_digests` has it
+        if is_base or not is_read:
+            return {}
+        return {agent_checkpoints.MODEL: weights.digest(_model(config.network))}
 
     @classmethod
     def takes_any_actions(cls, config: AgentConfig) -> bool:

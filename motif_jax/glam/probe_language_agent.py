@@ -35,10 +35,20 @@ def check(config: ConfigDict, workdir: Path) -> None:
     is_valid = which in ("all", "latest", "best") or checks.is_natural(which)
     checks.require(is_valid, "checkpoint", which, "all, latest, best or a step")
     agent_probes, _ = _open_agent(config)
-    has_answers = not config.must_be_right or any(probe.right for probe in agent_probes.probes)
-    checks.require(
-        has_answers, "must_be_right", True, "False: no probe of config.probes.prompts names its right action"
-    )
+    if config.must_be_right:
+        _check_right_actions(config, agent_probes)
+
+
+def _check_right_actions(config: ConfigDict, agent_probes: Probing) -> None:
+    """Raises UserError where no probe names its right action, or one names an action that the agent does not have."""
+    has_answers = any(probe.right for probe in agent_probes.probes)
+    allowed = "False: no probe of config.probes.prompts names its right action"
+    checks.require(has_answers, "must_be_right", True, allowed)
+    for probe in agent_probes.probes:
+        is_known = probe.right in ("", *agent_probes.actions)
+        names = ", ".join(agent_probes.actions)
+        allowed = f"a file whose right actions are among {names}: {probe.name!r} has {probe.right!r}"
+        checks.require_key(config, "probes.prompts", is_known, allowed)
 
 
 def _open_agent(config: ConfigDict) -> tuple[Probing, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from motif_jax.core.config import dotted, has, is_natural
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import finite
 from motif_jax.core.training.saved_evaluations import default_step
+from motif_jax.core.training.task import key_of
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
@@ -161,8 +163,14 @@ def find_step(folder: str | Path, which: str) -> int:
 
 
 def digest(folder: str | Path, step: int) -> str | None:
-    """Digest of an agent's checkpoint; None without digests."""
-    return digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
+    """Digest of an agent's checkpoint, of an unsaved 0 that of the files that it is made of; None without digests."""
+    saved = digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
+    if saved is not None or step != 0:
+        return saved
+    config = read_config(folder)
+    kind = agent_networks.class_of(config)
+    files = {**kind.file_digests(config), **kind.start_digests(config)}
+    return digests.of_bytes(json.dumps(files, sort_keys=True).encode()) if files else None
 
 
 def open_checkpoints(folder: str | Path) -> Checkpoints:
@@ -218,9 +226,8 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     with open_checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
-            # The same draw as the learner's own start.
-            key = settings.random_key(read_config(folder).seed, "learner")
-            params = network.init(jax.random.split(key)[0])
+            _refuse_other_start(checkpoints, folder)
+            params = network.init(_key_of_start(folder))
         else:
             before = agent_checkpoints.learned_with(checkpoints, step)
             agent_networks.refuse_changed(read_config(folder), before, str(folder))
@@ -233,3 +240,21 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
                 f"checkpoint (there are {others}), or train again with a smaller learning rate"
             )
     return ({**params, **frozen} if frozen else params), step
+
+
+def _refuse_other_start(checkpoints: Checkpoints, folder: str | Path) -> None:
+    """Raises UserError where the files of the first parameters have changed since the training, as its newest checkpoint says."""
+    newest = checkpoints.latest(all_damaged_is_none=True)
+    if newest is None:
+        return
+    learned_with = agent_checkpoints.learned_with(checkpoints, newest)
+    started_from = agent_checkpoints.started_from(checkpoints, newest)
+    agent_networks.refuse_changed(read_config(folder), learned_with, str(folder), started_from)
+
+
+def _key_of_start(folder: str | Path) -> jax.Array:
+    """The key from which the training in `folder` drew its first parameters."""
+    seed = read_config(folder).seed
+    if run_folder.read_config(folder).get("stage") == _CLONE:
+        return key_of(seed, "parameters")
+    return jax.random.split(settings.random_key(seed, "learner"))[0]

@@ -3,6 +3,8 @@
 Results depend on policy, environment, seeds and the number of lanes, not on the number of workers or on timing.
 Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2 rows: a row's
 arithmetic does not depend on the other rows. The draw of an action depends on the episode's seed and the step alone.
+Language agents are an exception: their batches are padded to the longest prompt in them, so that a number may differ in its
+last digits with what is played beside it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.core import config as checks
-from motif_jax.core import entry_points
+from motif_jax.core import entry_points, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
@@ -108,7 +108,24 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     if registry.is_gym(setup.environment):
         registry.check(setup.environment, setup.options)
     check_greedy(policy, config.greedy, setup.policy.in_workers)
+    _require_room(config, setup)
     return setup
+
+
+def _require_room(config: PlayedPolicy, setup: EvalSetup) -> None:
+    """Refuses an environment with longer prompts than those that its agent reads."""
+    if "tokenizer" not in setup.options:
+        return
+    from motif_jax.envs.babyai_text import prompt_lengths
+
+    tried = range(prompt_lengths.TRIED_EPISODES)
+    episode_seeds = [seeds.derive(config.seed, "evaluate", index) for index in tried]
+    key = f"environment.name={config.environment.name}"
+    remedy = (
+        "choose another level or change, or an agent that was trained with more config.network.prompt_tokens, or play "
+        f"{setup.environment} with test_language_agent, whose config.prompt_tokens may be more"
+    )
+    prompt_lengths.require_room(setup.environment, setup.options, episode_seeds, key, remedy)
 
 
 def check_greedy(name: str, greedy: bool, in_workers: bool) -> None:
@@ -118,12 +135,17 @@ def check_greedy(name: str, greedy: bool, in_workers: bool) -> None:
 
 
 def _check_unread(config: PlayedPolicy) -> None:
-    """Refuses keys that the folder of an agent decides, which would be left unread."""
+    """Refuses keys that would be left unread, as the folder of an agent decides them, or there is no agent."""
     is_folder = config.policy not in _NAMED and not policies.is_user_policy(config.policy)
     if is_folder and config.agent.dir is not None:
         is_same = Path(config.agent.dir).resolve() == Path(config.policy).resolve()
         allowed = f"None, or the folder that config.policy={config.policy} names"
         checks.require_key(config, "agent.dir", is_same, allowed)
+    plays_agent = is_folder or config.policy == policies.AGENT
+    default = PlayedAgent().checkpoint
+    is_read = plays_agent or config.agent.dir is not None or config.agent.checkpoint == default
+    allowed = f"left at {default}: {config.policy} has no checkpoints; give config.agent.dir with it"
+    checks.require_key(config, "agent.checkpoint", is_read, allowed)
     if is_folder or config.agent.dir is not None:
         for key, is_on in asdict(config.compat).items():
             checks.require(not is_on, f"compat.{key}", True, "off: an agent's folder says how its game is")
@@ -188,6 +210,11 @@ def _options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
     if change is not None:
         allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
+        from motif_jax.envs.babyai_text import changes
+
+        names = (*changes.CHANGES, *changes.EXCHANGED)
+        allowed = f"'' (none) or one of {', '.join(names)}; None: the agent's"
+        checks.require(change in ("", *names), "environment.change", change, allowed)
         options["change"] = change
     if config.policy != policies.BOT and not config.bot_agreement:
         return options

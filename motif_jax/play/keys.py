@@ -24,6 +24,10 @@ CONFIDENCE = plain_key(0.95, "confidence level of the intervals", above=0, below
 CHECKPOINT = plain_key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
 
 
+# Episodes of an evaluation that `replay` shows.
+EPISODES = "best,worst"
+
+
 # An agent keeps the options of its training; on another level without kind and distractors.
 PLAYED_LEVEL = plain_key(None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
 

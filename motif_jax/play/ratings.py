@@ -22,6 +22,7 @@ from motif_jax.schema import read_section
 
 # Observations that a reward of more than the text reads at a time.
 _ROWS = 64
+_NEEDS_TEXT = "a reward of the text rates environments that show one"
 _SETTINGS = {name: default for name, default in asdict(Scoring()).items() if name != "dir"}
 
 
@@ -184,7 +185,7 @@ class EpisodeRater:
         return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
 
     def _rate_sentences(self, record: PlayedEpisode) -> RatedEpisode:
-        assert record.texts is not None, "a reward of the text rates environments that show one"
+        assert record.texts is not None, _NEEDS_TEXT
         assert record.text_index is not None
         divided = split_rows(record.texts)
         sentences_of, value_of = rate_sentences(divided, self.lookup(divided.sentences))
@@ -257,16 +258,17 @@ class LiveRater:
         self._by = rating.section.by
         self._sentences: dict[bytes, tuple[list[bytes], dict[bytes, float]]] = {}
 
-    def discount(self, text: np.ndarray, reward: TextReward, count: int, visits: Visits) -> float:
+    def discount(self, text: np.ndarray | None, reward: TextReward, count: int, visits: Visits) -> float:
         """What an observation is paid.
 
         Args:
-          text: uint8 [L]; `reward` is its reward.
-          count: how often the text was seen in the episode, with this time.
+          text: uint8 [L], None where the environment shows none; `reward` is the observation's reward.
+          count: how often the text was seen in the episode, with this time; 1 without a text.
           visits: how often the episode's sentences were paid before, to which this adds.
         """
         if self._by == MESSAGE:
             return float(reward.paid / count**self.count_exponent)
+        assert text is not None, _NEEDS_TEXT
         return sum(pay_sentences(*self._rated_sentences(text), visits, self.count_exponent))
 
     def _rated_sentences(self, text: np.ndarray) -> tuple[list[bytes], dict[bytes, float]]:
@@ -279,10 +281,11 @@ class LiveRater:
             self._sentences[key] = (sentences_of[0], value_of)
         return self._sentences[key]
 
-    def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
+    def __call__(self, text: np.ndarray | None, observation: Mapping[str, np.ndarray]) -> TextReward:
         if self._of_observation is not None:
             fields = {name: observation[name][None] for name in self._fields}
             return self._numbers(self._of_observation(fields))
+        assert text is not None, _NEEDS_TEXT
         key = text.tobytes()
         if key not in self._rewards:
             reward = self._numbers(self._of_text(text[None]).values)

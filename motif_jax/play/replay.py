@@ -22,6 +22,7 @@ from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
 from motif_jax.play.evaluate import recorded, return_key
 from motif_jax.play.films import film_files
 from motif_jax.play.films.film_files import FilmForms, Films
+from motif_jax.play.keys import EPISODES
 from motif_jax.play.ratings import RatingReward
 from motif_jax.rl.config import agent_reward
 from motif_jax.rl.reward_keys import Scoring
@@ -56,7 +57,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("evaluation", "agent.dir"):
         if checks.dotted(config, key):
             checks.existing_folder(config, key)
-    evaluation_setup.check_checkpoint(config.agent.checkpoint)
+    if config.agent.checkpoint is not None:
+        evaluation_setup.check_checkpoint(config.agent.checkpoint)
+    is_read = bool(config.evaluation) or config.episodes == EPISODES
+    allowed = f"left at {EPISODES}: it chooses among the episodes of config.evaluation, and there is none"
+    checks.require_key(config, "episodes", is_read, allowed)
     if config.reward.dir:
         ratings.check_dir(Scoring(**config.reward))
     plan = _plan(config)
@@ -175,14 +180,17 @@ def rated_film(
 
 def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
     """(folder, checkpoint) of the agent whose values are shown; the folder is None or '' for none."""
+    checkpoint = config.agent.checkpoint
     if config.agent.dir is not None or plan.get("checkpoint") is None:
-        return config.agent.dir, config.agent.checkpoint
+        allowed = "None without an agent, whose checkpoint it is: give config.agent.dir"
+        checks.require_key(config, "agent.checkpoint", bool(config.agent.dir) or checkpoint is None, allowed)
+        return config.agent.dir, checkpoint or "latest"
     if not Path(plan["policy"]).is_dir():
         raise UserError(
             f"config.agent.dir=None: the agent of {config.evaluation} was in {plan['policy']}, which does not exist: give "
             "--config.agent.dir=DIR, or --config.agent.dir= to go without"
         )
-    return plan["policy"], str(plan["checkpoint"])
+    return plan["policy"], checkpoint or str(plan["checkpoint"])
 
 
 def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:

@@ -45,7 +45,7 @@ class WatchedStep:
       step: actions taken before it.
       observation, frame: its fields, and what people see of it; written again at the next step, so copy what is kept.
       text: uint8 [L], None where the environment shows none.
-      count: how often this text was seen in the episode, this time included.
+      count: how often this text was seen in the episode, this time included; 0 without a text.
       reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the count discount; the last
         observation is only paid where `EnvironmentSpec.last_text` says so.
       task_reward: paid by the task for the action that led here.
@@ -127,7 +127,7 @@ def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None
     """Plays one episode and yields every observation of it.
 
     Args:
-      rater: (text uint8 [L], observation) -> `TextReward`, with `LiveRater`'s method `discount`; or None.
+      rater: (text uint8 [L] or None, observation) -> `TextReward`, with `LiveRater`'s method `discount`; or None.
     """
     field = environment.spec.text_field
     renderer = registry.renderer(environment.spec)
@@ -153,11 +153,12 @@ def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None
             text = out[field]
             text_counts[text.tobytes()] += 1
             count = text_counts[text.tobytes()]
-            if rater is not None:
-                reward = rater(text, out)
-                is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
-                if is_paid:
-                    intrinsic = rater.discount(text, reward, count, visits)
+        # Without a text, too: a reward may read other fields.
+        if rater is not None:
+            reward = rater(text, out)
+            is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
+            if is_paid:
+                intrinsic = rater.discount(text, reward, max(count, 1), visits)
         yield WatchedStep(
             step=step,
             observation=out,

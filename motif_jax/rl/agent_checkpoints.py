@@ -25,6 +25,9 @@ BEST_METRIC = "episode/return"
 NOT_SAVED = ("reward_params", "frozen", "reference")
 # Entry of the progress: `NetworkKind.file_digests` of the training.
 FILE_DIGESTS = "read_anew"
+# Entry of the progress: `NetworkKind.start_digests` of the training.
+START_DIGESTS = "started_from"
+MODEL = "model"  # name of a digest: the weights that a language model started from
 # Items of a checkpoint.
 REWARD = "reward"
 _PARAMS = "params"
@@ -114,12 +117,23 @@ def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
     items = checkpoints.items(step)
     if _PROGRESS in items:
         return restore_progress(checkpoints, step).get(FILE_DIGESTS, {})
-    if records.POSITION not in items:
-        return {}
-    # Of a clone, which the trainer of datasets has trained.
-    stored = checkpoints.restore(step, {records.POSITION: JSON})[records.POSITION]["digests"]
     return {
         name.removeprefix(records.FILE_OF): digest
-        for name, digest in stored.items()
+        for name, digest in _digests_of_clone(checkpoints, step).items()
         if name.startswith(records.FILE_OF)
     }
+
+
+def started_from(checkpoints: Checkpoints, step: int) -> dict[str, str]:
+    """`NetworkKind.start_digests` as of checkpoint `step`; {} in checkpoints that lack it."""
+    if _PROGRESS in checkpoints.items(step):
+        return restore_progress(checkpoints, step).get(START_DIGESTS, {})
+    digest = _digests_of_clone(checkpoints, step).get(MODEL)
+    return {} if digest is None else {MODEL: digest}
+
+
+def _digests_of_clone(checkpoints: Checkpoints, step: int) -> dict[str, str]:
+    """The digests in a checkpoint of a clone, which the trainer of datasets has trained; {} in others."""
+    if records.POSITION not in checkpoints.items(step):
+        return {}
+    return checkpoints.restore(step, {records.POSITION: JSON})[records.POSITION]["digests"]

@@ -63,6 +63,11 @@ class NetworkKind(abc.ABC):
         return {}
 
     @classmethod
+    def start_digests(cls, config: AgentConfig) -> dict[str, str]:
+        """Name -> digest of the files, besides those of `file_digests`, that the first parameters are made of."""
+        return {}
+
+    @classmethod
     def takes_any_actions(cls, config: AgentConfig) -> bool:
         """Whether the network scores any words as actions, not only the actions it was trained with."""
         return False
@@ -94,14 +99,26 @@ def class_of(config: AgentConfig) -> type[NetworkKind]:
     return choices.NETWORKS.load(kind_of(config))
 
 
-def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: str) -> None:
+def refuse_changed(
+    config: AgentConfig,
+    learned_with: Mapping[str, str],
+    where: str,
+    started_from: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Raises UserError where a file has changed since the training.
 
     Args:
       learned_with: the output of `file_digests` at the time of the training; {} where it was not recorded.
       where: the config key that names the run, for the error.
+      started_from: that of `start_digests`, for the parameters as the training began; {} for later ones.
     """
     now = class_of(config).file_digests(config) if learned_with else {}
+    if started_from:
+        start = class_of(config).start_digests(config)
+        now = {**now, **start}
+        # A clone records its model even where fresh weights were drawn.
+        of_start = {name: digest for name, digest in started_from.items() if name in start}
+        learned_with = {**learned_with, **of_start}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
         key = class_of(config).named_by

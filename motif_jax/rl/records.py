@@ -73,7 +73,13 @@ class Records(ExitStack):
         self._device_use = DeviceUse(config, system.network, system.learner.state, self._learning, acting)
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
-        self._file_digests = agent_networks.class_of(config).file_digests(config)
+        network_kind = agent_networks.class_of(config)
+        began = agent_checkpoints.START_DIGESTS
+        self._read_files = {
+            agent_checkpoints.FILE_DIGESTS: network_kind.file_digests(config),
+            # A resumed training does not read these files again.
+            began: progress.get(began, {}) if progress else network_kind.start_digests(config),
+        }
         self._reward_digest = reward_kinds.digest(config.reward)
         self._next_episode: list[int] = progress.get("next_episode", [])
         self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
@@ -244,7 +250,7 @@ class Records(ExitStack):
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": clock.seconds(),
-            agent_checkpoints.FILE_DIGESTS: self._file_digests,
+            **self._read_files,
             **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.has_enough_episodes() else {}

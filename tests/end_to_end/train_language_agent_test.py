@@ -12,6 +12,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.glam import probe_language_agent
+from motif_jax.play import agent_policy
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
 from tests.processes import Program, checkpoint_steps, ended, launch, wait_until
@@ -94,6 +95,13 @@ def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) ->
     run_stage("evaluate", tmp_path / "evaluation", "", policy=str(agent), episodes=3)
     evaluation = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert evaluation["episodes"] == 3
+
+    # The agent before its training is made of the model's folder, that of a checkpoint is not.
+    agent_policy.load(agent, "0")
+    talkers.write(model, seed=1)
+    agent_policy.load(agent)
+    with pytest.raises(UserError, match="was trained with a different model than"):
+        agent_policy.load(agent, "0")
 
 
 @pytest.mark.extra

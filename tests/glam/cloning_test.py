@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
+import jax
+import numpy as np
 import pytest
 
 from motif_jax.core import run_folder
@@ -58,16 +63,69 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
         assert environment_options["language"] == "french"
 
 
-@pytest.mark.slow
-def test_a_clone_is_not_played_with_another_tokenizer(tmp_path):
-    """No checkpoint holds the tokenizer: each start reads the model's folder."""
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("max_episode_steps", 32, "max_episode_steps=32: must be left at 5000, or 64 as"),
+        ("babyai_text.observations", 1, "babyai_text.observations=1: must be left at 3, or 2 as"),
+        (
+            "babyai_text.language",
+            "french",
+            "babyai_text.language='french': must be left at '', or 'english' as",
+        ),
+    ],
+)
+def test_options_that_the_trajectories_lack_are_refused(tmp_path, key, value, line):
+    options = {"language": "english", "observations": 2, "max_episode_steps": 64}
+    about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
+    episode = parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])
+    parquet.write(tmp_path / parquet.FILE, [episode], about)
+    values = {"trajectories": str(tmp_path), "environment.babyai_text.observations": 2}
+
+    def resolved(**changes):
+        return clone_behaviour.resolved(load_config("clone_behaviour", "smoke", {**values, **changes}))
+
+    assert resolved()["environment"]["babyai_text"]["observations"] == 2
+    with pytest.raises(
+        UserError, match=rf"^config\.environment\.{re.escape(line)} the trajectories were played$"
+    ):
+        resolved(**{f"environment.{key}": value})
+
+
+@pytest.fixture
+def cloned(tmp_path):
+    """A clone after one pass, and the folder of its model."""
     options = {"language": "english", "observations": 1, "max_episode_steps": None}
     about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
     episodes = [parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0]) for _ in range(20)]
     parquet.write(tmp_path / parquet.FILE, episodes, about)
     model = talkers.write(tmp_path / "model")
     values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
-    clone = run_stage("clone_behaviour", tmp_path / "clone", **values, epochs=1)
+    return run_stage("clone_behaviour", tmp_path / "clone", **values, epochs=1), model
+
+
+@pytest.mark.slow
+def test_a_clone_begins_alike_with_and_without_its_first_checkpoint(cloned):
+    clone, model = cloned
+    saved, _ = agent_policy.load(clone, "0")
+    shutil.rmtree(clone / "checkpoints" / "0")
+    drawn, _ = agent_policy.load(clone, "0")
+
+    jax.tree.map(np.testing.assert_array_equal, drawn.params, saved.params)
+
+    digest = agent_policy.digest(clone, 0)
+    assert digest is not None
+    talkers.write(model, seed=1)
+    assert agent_policy.digest(clone, 0) != digest
+    with pytest.raises(UserError, match=r"was trained with a different model than config\.network\.model"):
+        agent_policy.load(clone, "0")
+    agent_policy.load(clone)  # has parameters of its own
+
+
+@pytest.mark.slow
+def test_a_clone_is_not_played_with_another_tokenizer(cloned):
+    """No checkpoint holds the tokenizer: each start reads the model's folder."""
+    clone, model = cloned
     agent_policy.load(clone)
 
     tokenizer = model / "tokenizer.json"

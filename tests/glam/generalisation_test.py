@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.envs.babyai_text.prompt_lengths import TRIED_EPISODES
 from motif_jax.envs.spec import RUNNING, ArraySpec, EnvironmentSpec
 from motif_jax.glam.generalisation import (
     BASE,
     CHOOSES_WORDS,
     READS,
-    TRIED_EPISODES,
     PlayedLevel,
     chosen,
     every,
@@ -58,6 +58,18 @@ def test_the_base_is_played_before_any_test_and_once() -> None:
 
 def test_a_level_may_be_named_as_a_test() -> None:
     assert names_of("BabyAI-GoToLocal-v0") == [BASE, "BabyAI-GoToLocal-v0"]
+
+
+@pytest.mark.parametrize(
+    ("level", "is_held_out"),
+    [("BabyAI-MixedTrainLocal-v0", True), ("BabyAI-PickUpSeqGoToLocal-v0", True), (LOCAL, False)],
+)
+def test_pairs_are_called_unseen_only_where_the_training_excludes_them(level: str, is_held_out: bool) -> None:
+    test = every(PlayedLevel(level, {}))["unseen_pairs"]
+
+    assert test.level == "BabyAI-MixedTestLocal-v0"
+    assert ("no training mission" in test.description) == is_held_out
+    assert ("may have named" in test.description) != is_held_out
 
 
 @pytest.mark.parametrize("name", ["danish", "BabyAI-Nowhere-v0"])

@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.envs.babyai_text.probes import Probe
 from motif_jax.envs.babyai_text.prompts import PromptTokens
-from motif_jax.glam import probing
+from motif_jax.glam import probe_language_agent, probing
 from motif_jax.glam.config import ProbeQuestions
 from motif_jax.reports import probe_files
 from motif_jax.rl import settings
@@ -127,6 +129,23 @@ def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None
     assert first["goal"] == "go to the red ball"
     assert first["observations"] == [["You see a wall 4 steps forward", "You see a red ball 3 steps forward"]]
     assert first["actions"] == []
+
+
+def probed(*right_actions: str) -> Any:
+    """Probes of an agent with two actions, by their right actions."""
+    probes = [Probe(f"probe {number}", "go", ((),), (), right) for number, right in enumerate(right_actions)]
+    return SimpleNamespace(actions=("turn left", "go forward"), probes=probes)
+
+
+def test_right_actions_are_those_of_the_agent() -> None:
+    config = load_config("probe_language_agent", "", {"probes.prompts": "mine.json"})
+    probe_language_agent._check_right_actions(config, probed("go forward", ""))
+
+    message = r"^config\.probes\.prompts='mine\.json': must be a file whose right actions are among turn left, go forward: "
+    with pytest.raises(UserError, match=message + "'probe 1' has 'go foward'$"):
+        probe_language_agent._check_right_actions(config, probed("turn left", "go foward"))
+    with pytest.raises(UserError, match=r"^config\.must_be_right=True: must be False: no probe"):
+        probe_language_agent._check_right_actions(config, probed("", ""))
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:

@@ -19,6 +19,33 @@ def replay_config(episodes: str) -> ConfigDict:
     return load_config("replay", "", {"evaluation": "runs/texts", "episodes": episodes})
 
 
+@pytest.mark.parametrize(
+    ("folder", "checkpoint", "expected"),
+    [
+        (None, None, (".", "300")),
+        (None, "latest", (".", "latest")),
+        (None, "0", (".", "0")),
+        ("runs/other", None, ("runs/other", "latest")),
+        ("runs/other", "200", ("runs/other", "200")),
+        ("", None, ("", "latest")),
+    ],
+)
+def test_the_checkpoint_is_the_evaluations_unless_another_is_named(
+    folder: str | None, checkpoint: str | None, expected: tuple[str, str]
+) -> None:
+    config = load_config("replay", "", {"agent.dir": folder, "agent.checkpoint": checkpoint})
+
+    assert replay._agent(config, {"policy": ".", "checkpoint": 300}) == expected
+
+
+@pytest.mark.parametrize("folder", [None, ""])
+def test_a_checkpoint_without_an_agent_is_refused(folder: str | None) -> None:
+    config = load_config("replay", "", {"agent.dir": folder, "agent.checkpoint": "best"})
+
+    with pytest.raises(UserError, match=r"^config\.agent\.checkpoint='best': must be None without an agent"):
+        replay._agent(config, {"policy": "random", "checkpoint": None})
+
+
 def rows_of_evaluation(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> Callable[[ConfigDict], Rows]:
     """The rows that a config chooses from an evaluation of `rows`."""
     monkeypatch.setattr(evaluation_files, "read_evaluation", lambda folder: {"rows": rows})

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,8 +15,11 @@ from motif_jax.envs.spec import TERMINATED, Frame
 from motif_jax.play import watching
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import BotPolicy, RandomPolicy
-from motif_jax.play.ratings import EpisodeRater
+from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
+from motif_jax.rl import reward_kinds
 from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.rl.config import AgentReward
+from motif_jax.rl.intrinsic import RewardKind
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 from tests.toys import Flyer
 
@@ -24,13 +28,13 @@ pytestmark = pytest.mark.slow
 OPTIONS = {"max_episode_steps": 120}
 
 
-def film_of(task, options, policy, seed, greedy=False, fields=()):
-    """A film of an episode that is played live, rated by a made-up reward."""
+def film_of(task, options, policy, seed, greedy=False, fields=(), rater=None):
+    """A film of an episode that is played live, rated by `rater`, or by a made-up reward."""
     shown = watching.with_screen(task, options, fields)
     environment = registry.make(task, **shown)
     maker = watching.FilmMaker(task, shown, seed, environment.spec, "title")
     choose = watching.policy_actions(policy, seed, environment.spec, greedy)
-    for step in watching.watch(environment, seed, choose, MadeUpRater()):
+    for step in watching.watch(environment, seed, choose, rater or MadeUpRater()):
         maker.add(step)
     film = maker.film(environment.episode_info())
     environment.close()
@@ -62,6 +66,33 @@ def test_watching_pays_what_evaluation_does_and_nothing_at_the_end(policy):
 
     np.testing.assert_allclose(film.intrinsic[:-1], rater.rate(episode).discounted, rtol=1e-6)
     assert film.intrinsic[-1] == 0
+
+
+class Upright(RewardKind):
+    """Pays 1 for every observation of a pole, which it reads in place of a text."""
+
+    fields = ("observation",)
+    in_step = staticmethod(lambda params, fields: jnp.ones(fields["observation"].shape[:2]))
+
+    @classmethod
+    def make(cls, setup):
+        return cls()
+
+
+def test_watching_pays_what_evaluation_does_without_a_text(monkeypatch):
+    monkeypatch.setattr(reward_kinds, "kind_of", lambda section: Upright)
+    pole = ("gym:CartPole-v1", {"text": ""})
+    spec = registry.spec(pole[0], **pole[1])
+    reward = RatingReward(AgentReward())
+    settings = PlaySettings(workers=1, lanes=2, keep_fields=Upright.fields)
+    (episode,) = play_episodes(*pole, [11], RandomPolicy(), settings)
+
+    film = film_of(*pole, RandomPolicy(), 11, rater=LiveRater(reward, spec))
+
+    rated = reward.rater(spec).rate(episode)
+    assert rated.discounted.sum() > 5
+    np.testing.assert_array_equal(film.intrinsic[: len(rated.discounted)], rated.discounted)
+    assert film.intrinsic.sum() == rated.discounted.sum()
 
 
 LEVEL = "BabyAI-GoToLocal-v0"
@@ -161,12 +192,13 @@ def test_actions_that_an_environment_does_not_allow_have_no_probability():
     np.testing.assert_allclose(wait[1:], left[1:])
 
 
-def test_an_environment_without_text_has_one_empty_text_and_no_reward():
+def test_an_environment_without_text_has_one_empty_text():
     film = film_of(*FILMS["corridor"], 5)
 
     assert film.texts == [b""]
     assert film.text_count.tolist() == [0] * 6
-    assert (film.raw, film.normalised, film.paid, film.intrinsic) == (None, None, None, None)
+    assert film.paid.tolist() == [0]
+    assert film.intrinsic.tolist() == [0] * 6
 
 
 def test_a_film_without_a_screen_has_empty_screens():

@@ -1,7 +1,8 @@
 """Changes of a prompt for tests of an agent: other words for things, colours and goals.
 
 The names are those of the generalisation tests in Carta et al. 2023 (GLAM). Here whole words are replaced, in the published code
-any letters. English prompts are the same either way; in French "grise" contains "gris". Action names stay.
+any letters. English prompts are the same either way; in French "grise" contains "gris", and the key of "fermée à clef" (locked)
+is no thing. Action names stay (`prompts.Window.prompt`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _THINGS = {ENGLISH: ("key", "ball", "box"), FRENCH: ("clef", "balle", "boîte")}
 _COLORS = {ENGLISH: COLORS, FRENCH: tuple(FRENCH_COLORS.values())}
 _INVENTED_THINGS = ("dax", "xolo", "afze")
 _INVENTED_COLORS = ("faze", "jatu", "croh", "vurst", "gakul", "sil")
+_LOCKED_BY = "fermée à "  # before a key that is part of the French word for locked
 # In the order of `COLORS`.
 _ENGLISH_SYNONYMS = ("vermilion", "jade", "cyan", "violet", "golden", "silver")
 _FRENCH_SYNONYMS = ("vermillon", "émeraude", "azur", "mauve", "dorée", "argentée")
@@ -64,16 +66,17 @@ CHANGES: dict[str, Mapping[str, Words]] = {
 
 
 class PromptChange:
-    """Rewrites prompts in `language`; `name` is one of `CHANGES`, or '' for no change."""
+    """Rewrites goals and observations in `language`; `name` is one of `CHANGES`, or '' for no change."""
 
     def __init__(self, name: str, language: str = ENGLISH) -> None:
         # What another episode shows is exchanged elsewhere; its prompts keep their words.
         changes_words = name and name not in EXCHANGED
         self._words = CHANGES[name if changes_words else NONE][language]
         # Replaces whole words: no letter or digit may be next to a match.
-        self._pattern = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in self._words))
+        words = "|".join(map(re.escape, self._words))
+        self._pattern = re.compile(rf"(?<!\w)(?<!{_LOCKED_BY})(?:{words})(?!\w)")
 
-    def __call__(self, prompt: str) -> str:
+    def __call__(self, text: str) -> str:
         if not self._words:  # the empty pattern would match everywhere
-            return prompt
-        return self._pattern.sub(lambda match: self._words[match[0]], prompt)
+            return text
+        return self._pattern.sub(lambda match: self._words[match[0]], text)

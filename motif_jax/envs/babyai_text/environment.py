@@ -277,7 +277,7 @@ class BabyAIText:
         """The prompt of a language model for the newest observation, with the change of the options."""
         if self._exchange is not None and self._exchange.prompts:
             return self._exchange.other.prompt()
-        return self._change(self._window.prompt(self.goal, self._actions, self.language))
+        return self._window.prompt(self.goal, self._actions, self.language, self._change)
 
     def episode_info(self) -> dict[str, float]:
         return {

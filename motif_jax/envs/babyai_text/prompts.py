@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -51,11 +51,21 @@ class Window:
         self._actions.append(action)
         self._observations.append(clauses)
 
-    def prompt(self, goal: str, actions: Sequence[str], language: str = ENGLISH) -> str:
-        """The prompt up to the next action; `goal` is in `language`."""
-        parts = [f"{_HEADS[language]} {', '.join(actions)}", f" \n {GOALS[language]} {goal}"]
+    def prompt(
+        self,
+        goal: str,
+        actions: Sequence[str],
+        language: str = ENGLISH,
+        change: Callable[[str], str] | None = None,
+    ) -> str:
+        """The prompt up to the next action; `goal` is in `language`.
+
+        `change` rewrites the goal and the observations. The names of actions stay: they are what the agent chooses among.
+        """
+        change = change or str
+        parts = [f"{_HEADS[language]} {', '.join(actions)}", change(f" \n {GOALS[language]} {goal}")]
         for number, clauses in enumerate(self._observations):
-            parts += [observed(number, clauses), asked(number)]
+            parts += [change(observed(number, clauses)), asked(number)]
             if number < len(self._actions):
                 parts.append(self._actions[number])
         return "".join(parts)
@@ -155,7 +165,8 @@ class PromptTokens:
     def _fill(self, prompt: str, tokens: Sequence[int], row: np.ndarray) -> None:
         if len(tokens) > self._length:
             raise UserError(
-                f"{TOO_LONG_PREFIX}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                f"{TOO_LONG_PREFIX}{self._length}: a prompt has {len(tokens)} tokens ({prompt[:120]!r}...): raise it; for an agent that was "
+                "trained with it choose another level or change"
             )
         row[: len(tokens)] = tokens
         row[len(tokens) :] = -1

@@ -47,6 +47,29 @@ def test_whole_words_are_replaced_in_both_languages():
         assert (PromptChange(name, "french")(french) == french) == (name == changes.NONE)
 
 
+def test_the_french_word_for_locked_stays():
+    locked = "Tu vois une porte rouge fermée à clef 2 pas devant, Tu vois une clef rouge 1 pas à droite, "
+    changed = PromptChange("other_name_same_categories", "french")(locked)
+    assert changed == locked.replace("une clef", "une chaise")
+    for name in ("no_meaning_nouns", "no_meaning_words"):
+        assert "fermée à clef" in PromptChange(name, "french")(locked)
+
+
+@pytest.mark.parametrize("name", [name for name in changes.CHANGES if name != changes.NONE])
+def test_a_change_leaves_the_names_of_actions(name):
+    """The agent scores the names of the list, so that the prompt shows them, too."""
+    actions = ("open box", "red", "take the key")
+    env, out = started(LOCAL, 3, fields=("prompt",), actions=actions, change=name)
+    env.step(0, out)
+    changed = decoded(out["prompt"])
+    plain, out = started(LOCAL, 3, fields=("prompt",), actions=actions)
+    plain.step(0, out)
+
+    assert changed != decoded(out["prompt"])
+    assert changed.startswith("Possible action of the agent: open box, red, take the key \n ")
+    assert "\n Action 0: open box \n Observation 1: " in changed
+
+
 def test_exchanged_texts_are_of_another_episode_with_the_same_actions(monkeypatch):
     def play(seed, **options):
         """What is said of the goal, what is seen in the prompt, and what in the text, of each step."""
