@@ -155,7 +155,7 @@ REFUSED = {
         algorithm.replay_draw=999 | {DRRN} algorithm.replay_steps=3""",
     "train_language_agent.py:smoke": f"""{SPEAKS} tests=action_names | {SPEAKS} network.prompt_tokens=20 |
         network.model=AT/none | seed=1 | {TALK} network.head_widths=() | network.model=AT/model
-        network.prompt_tokens=300 | {TALK} compat.glam_raw_logit_score=True
+        network.prompt_tokens=300 | {TALK} stats_episodes=1 | {TALK} compat.glam_raw_logit_score=True
         compat.glam_scaled_probability_score=True | {TALK} compat.glam_raw_logit_score=True
         network.score=scaled_probability | {TALK} lora.patterns=*/nothing | {TALK} lora.patterns=*/query
         lora.base=nf4 | {TALK} lora.patterns=*/query network.pretrained=False | {TALK} lora.base=int8 |

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from motif_jax.core import config as checks
 from motif_jax.core.metrics import MetricsWriter
 from motif_jax.glam import eval_agents, probing
 from motif_jax.glam.log_csv import GlamLog, GlamPosition
@@ -56,6 +57,17 @@ class PublishedLog(TrainingHook):
         self._log = log
 
     @classmethod
+    def check(cls, config: AgentConfig, workdir: Path) -> None:
+        """Raises UserError where a run that resumes would not know the newest episode of every environment."""
+        environments = _environments(config)
+        allowed = (
+            f"at least {environments}, the number of environments: config.published_files writes their newest episodes to log.csv, and "
+            "a run that resumes knows as many"
+        )
+        is_enough = config.stats_episodes >= environments
+        checks.require(is_enough, "stats_episodes", config.stats_episodes, allowed)
+
+    @classmethod
     def make(
         cls,
         config: AgentConfig,
@@ -68,13 +80,12 @@ class PublishedLog(TrainingHook):
         # DRRN's section has no coefficients: its whole loss is the value's.
         value = getattr(config.algorithm, "value_coefficient", 1.0)
         entropy = getattr(config.algorithm, "entropy_coefficient", 0.0)
-        environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
         updates = progress.get("updates", 0)
         episodes = progress.get("episodes", [])
         position = GlamPosition(updates, episodes, clock.steps, clock.seconds())
         film = getattr(config.network, "encoder", None) == "film"
         scale = config.reward.extrinsic_scale
-        return cls(GlamLog(workdir, environments, scale, (value, entropy), position, value=film))
+        return cls(GlamLog(workdir, _environments(config), scale, (value, entropy), position, value=film))
 
     def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self._log.add(rows)
@@ -84,6 +95,11 @@ class PublishedLog(TrainingHook):
 
     def close(self) -> None:
         self._log.close()
+
+
+def _environments(config: AgentConfig) -> int:
+    """The number of environments that play, on all hosts."""
+    return config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
 
 
 class GeneralisationTrial(TrainingHook):

@@ -62,10 +62,13 @@ class Window:
 
         `change` rewrites the goal and the observations. The names of actions stay: they are what the agent chooses among.
         """
-        change = change or str
-        parts = [f"{_HEADS[language]} {', '.join(actions)}", change(f" \n {GOALS[language]} {goal}")]
+
+        def changed(text: str) -> str:
+            return text if change is None else change(text)
+
+        parts = [f"{_HEADS[language]} {', '.join(actions)}", changed(f" \n {GOALS[language]} {goal}")]
         for number, clauses in enumerate(self._observations):
-            parts += [change(observed(number, clauses)), asked(number)]
+            parts += [changed(observed(number, clauses)), asked(number)]
             if number < len(self._actions):
                 parts.append(self._actions[number])
         return "".join(parts)
