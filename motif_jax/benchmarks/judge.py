@@ -1,7 +1,8 @@
 """Measures a language model in this process as the judge: questions a second, with what prompts begin with run once.
 
-Questions are pairs of made-up messages. As in an annotation, a message is the first of several pairs. Baseline: each prompt runs from its
-first token.
+A question compares two made-up messages. As in an annotation, several questions begin with the same message.
+
+Baseline: a prompt runs from its first token to its last.
 
 Both sides run in turns with the same weights and give the same answers. With `options.model`, a folder or a hub name, it is a
 published model; else one of a made-up shape. With `options.torch` the other side is plain torch, where it is installed.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue, changes, prompt_lengths
 from motif_jax.envs.spec import EnvironmentSpec
@@ -261,12 +260,11 @@ def require_room(
 
     Raises UserError, which names the config's `key`: a prompt has more tokens than `played_level` has room for.
     """
-    if "tokenizer" not in played_level.options:
-        return
-    room = played_level.options["prompt_tokens"]
-    longest = prompt_lengths.longest_prompt(played_level.environment, played_level.options, episode_seeds)
-    if longest > room:
-        raise UserError(
-            f"config.{key}: a prompt of the test {test.name} has {longest} tokens, and {room} are allowed: raise it in another "
-            "--workdir (if the model has the positions), or leave the test out of config.tests"
-        )
+    prompt_lengths.require_room(
+        played_level.environment,
+        played_level.options,
+        episode_seeds,
+        key,
+        "raise it in another --workdir (if the model has the positions), or leave the test out of config.tests",
+        f"a prompt of the test {test.name}",
+    )

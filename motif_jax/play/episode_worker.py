@@ -33,7 +33,7 @@ class PlayedEpisode:
       info: the environment's `episode_info()`.
       texts: uint8 [D, L], the distinct texts seen, None where the environment has no text field.
       text_index: int32 [S], row of `texts`.
-      text_count: int32 [S], how often that text was seen in the episode, this step included.
+      text_count: int32 [S], occurrences of that text in the episode, the present step included.
       fields: the observation fields of `keep_fields`, [S, ...] each.
       values: float32 [T], the policy's value estimate; None for policies that have none.
       log_probs: float32 [T], of the chosen actions under the policy; None without a network.

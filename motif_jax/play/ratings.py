@@ -263,7 +263,7 @@ class LiveRater:
 
         Args:
           text: uint8 [L], None where the environment shows none; `reward` is the observation's reward.
-          count: how often the text was seen in the episode, with this time; 1 without a text.
+          count: occurrences of the text in the episode, the present observation included; 1 without a text.
           visits: how often the episode's sentences were paid before, to which this adds.
         """
         if self._by == MESSAGE:

@@ -45,7 +45,7 @@ class WatchedStep:
       step: actions taken before it.
       observation, frame: its fields, and what people see of it; written again at the next step, so copy what is kept.
       text: uint8 [L], None where the environment shows none.
-      count: how often this text was seen in the episode, this time included; 0 without a text.
+      count: occurrences of the text in the episode, the present observation included; 0 without a text.
       reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the count discount; the last
         observation is only paid where `EnvironmentSpec.last_text` says so.
       task_reward: paid by the task for the action that led here.

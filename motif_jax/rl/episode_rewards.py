@@ -66,7 +66,7 @@ class Parts(NamedTuple):
     Attributes:
       extrinsic: the environment's own reward.
       intrinsic: g, normalised and thresholded.
-      visits: how often the text was seen in the episode, including this time.
+      visits: occurrences of the text in the episode, the present step included.
       counted: g / visits^exponent.
       total: the wrapped environment's reward.
 

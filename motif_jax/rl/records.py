@@ -74,11 +74,14 @@ class Records(ExitStack):
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
         network_kind = agent_networks.class_of(config)
-        began = agent_checkpoints.START_DIGESTS
+        # A training that resumes does not read again what it started from.
+        if progress:
+            start_digests = progress.get(agent_checkpoints.START_DIGESTS, {})
+        else:
+            start_digests = network_kind.start_digests(config)
         self._read_files = {
             agent_checkpoints.FILE_DIGESTS: network_kind.file_digests(config),
-            # A resumed training does not read these files again.
-            began: progress.get(began, {}) if progress else network_kind.start_digests(config),
+            agent_checkpoints.START_DIGESTS: start_digests,
         }
         self._reward_digest = reward_kinds.digest(config.reward)
         self._next_episode: list[int] = progress.get("next_episode", [])

@@ -105,29 +105,38 @@ def test_caches_grow_shrink_and_change_places() -> None:
 
 
 def arrays(key_heads: int, tokens: int) -> tuple[jax.Array, list[Keys]]:
-    """Queries, keys that continuations share, and their own, of which later ones are hidden."""
+    """Queries, the keys of a prefix, and those of its continuations, of which later ones are hidden."""
     draws = np.random.default_rng(0)
-    batch, branches, heads, width, shared_tokens = 2, 3, 4, 5, 6
+    batch, branches, heads, width, prefix_tokens = 2, 3, 4, 5, 6
     query = draws.normal(size=(batch, branches, tokens, heads, width)).astype(np.float32)
-    shared = draws.normal(size=(2, batch, key_heads, shared_tokens, width)).astype(np.float32)
-    own = draws.normal(size=(2, batch, branches, key_heads, tokens, width)).astype(np.float32)
-    no_bias = jnp.zeros((1, 1, 1, 1, shared_tokens))
+    prefix = draws.normal(size=(2, batch, key_heads, prefix_tokens, width)).astype(np.float32)
+    continuations = draws.normal(size=(2, batch, branches, key_heads, tokens, width)).astype(np.float32)
+    no_bias = jnp.zeros((1, 1, 1, 1, prefix_tokens))
     return jnp.asarray(query), [
-        Keys(jnp.asarray(shared[0]), jnp.asarray(shared[1]), no_bias),
-        Keys(jnp.asarray(own[0]), jnp.asarray(own[1]), mask_bias(causal(tokens)), causal=True),
+        Keys(jnp.asarray(prefix[0]), jnp.asarray(prefix[1]), no_bias),
+        Keys(
+            jnp.asarray(continuations[0]),
+            jnp.asarray(continuations[1]),
+            mask_bias(causal(tokens)),
+            causal=True,
+        ),
     ]
 
 
 def by_numpy(query: jax.Array, segments: list[Keys], scale: float) -> np.ndarray:
     """Attention in float64, a head after the other, of keys that are causal in the second segment."""
-    shared, own = (jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), part[:2]) for part in segments)
+    prefix, continuations = segments
+    prefix_keys = np.asarray(prefix.keys, np.float64)
+    prefix_values = np.asarray(prefix.values, np.float64)
+    branch_keys = np.asarray(continuations.keys, np.float64)
+    branch_values = np.asarray(continuations.values, np.float64)
     batch, branches, tokens, heads, _ = query.shape
-    key_heads = own[0].shape[2]
+    key_heads = branch_keys.shape[2]
     values = np.zeros(query.shape)
     for row, branch, token, head in np.ndindex(batch, branches, tokens, heads):
         group = head * key_heads // heads
-        keys = np.concatenate([shared[0][row, group], own[0][row, branch, group, : token + 1]])
-        contents = np.concatenate([shared[1][row, group], own[1][row, branch, group, : token + 1]])
+        keys = np.concatenate([prefix_keys[row, group], branch_keys[row, branch, group, : token + 1]])
+        contents = np.concatenate([prefix_values[row, group], branch_values[row, branch, group, : token + 1]])
         weights = np.exp(scale * keys @ np.asarray(query[row, branch, token, head], np.float64))
         values[row, branch, token, head] = weights @ contents / weights.sum()
     return values
@@ -157,11 +166,12 @@ def test_blocks_cover_all_queries_in_order_and_a_gpu_has_one(monkeypatch: pytest
 
 @pytest.mark.slow
 def test_keys_behind_a_block_are_not_read() -> None:
-    query, (shared, own) = arrays(2, 150)
+    query, segments = arrays(2, 150)
+    prefix, continuations = segments
     (_, end), *_ = query_blocks(150)
-    broken = own._replace(values=own.values.at[..., end:, :].set(jnp.nan))
+    broken = continuations._replace(values=continuations.values.at[..., end:, :].set(jnp.nan))
 
-    values = attend(query, [shared, broken], 0.5)
+    values = attend(query, [prefix, broken], 0.5)
 
     assert np.isfinite(values[:, :, :end]).all()
     assert np.isnan(values[:, :, end:]).all()

@@ -19,8 +19,8 @@ def traced() -> str:
 
 
 @contextlib.contextmanager
-def planned(platform: str | None) -> Iterator[None]:
-    """Programs are traced for another platform than this machine's, to be measured or lowered and not run; None: for this machine's."""
+def planned(platform: str) -> Iterator[None]:
+    """Programs are traced for `platform`, to be measured or lowered; to be run, it must be this machine's."""
     token = _PLANNED.set(platform)
     try:
         yield

@@ -30,12 +30,17 @@ def longest_prompt(environment: str, options: Mapping[str, Any], episode_seeds: 
 
 
 def require_room(
-    environment: str, options: Mapping[str, Any], episode_seeds: Sequence[int], key: str, remedy: str
+    environment: str,
+    options: Mapping[str, Any],
+    episode_seeds: Sequence[int],
+    key: str,
+    remedy: str,
+    subject: str = "a prompt",
 ) -> None:
-    """Raises UserError where a prompt has more tokens than `options` allow; it names `key`, 'KEY=VALUE', and the remedy."""
+    """Raises UserError where a prompt has more tokens than `options` allow; it names `key`, the `subject` that is too long, and the remedy."""
     if "tokenizer" not in options:
         return
     room = options["prompt_tokens"]
     longest = longest_prompt(environment, options, episode_seeds)
     if longest > room:
-        raise UserError(f"config.{key}: a prompt has {longest} tokens, and {room} are allowed: {remedy}")
+        raise UserError(f"config.{key}: {subject} has {longest} tokens, and {room} are allowed: {remedy}")

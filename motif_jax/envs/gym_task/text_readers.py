@@ -69,7 +69,7 @@ class TextReader:
             )
 
     def count(self, observation: Any) -> int | None:
-        """How often the text was seen in the episode, if the observation says so."""
+        """Occurrences of the text in the episode, if the observation has their number."""
         return None if self._count is None else int(_field(observation, self._count))
 
 
