@@ -221,8 +221,8 @@ def test_a_run_of_another_annotator_measures_nothing(tmp_path, capsys, other):
 
 
 def test_a_last_run_that_asked_nothing_measures_nothing(tmp_path, capsys):
-    nothing = LAST_RUN | {"asked": 0, "completion_tokens": 0, "questions_per_second": 0}
-    assert "time         not measured yet" in dry_run(tmp_path, capsys, Preview("?", 1200), summary=nothing)
+    empty_run = LAST_RUN | {"asked": 0, "completion_tokens": 0, "questions_per_second": 0}
+    assert "time         not measured yet" in dry_run(tmp_path, capsys, Preview("?", 1200), summary=empty_run)
 
 
 ORIGIN = {
