@@ -37,7 +37,7 @@ def gpt2_shape(width: int, layers: int, heads: int, vocabulary: int = 50257) -> 
     """The content of config.json of a GPT-2 with 1,024 positions."""
     return {
         "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": 1024, "n_embd": width, "n_layer": layers,
-        "n_head": heads, "bos_token_id": 50256, "eos_token_id": 50256,
+        "n_head": heads, "bos_token_id": vocabulary - 1, "eos_token_id": vocabulary - 1,
     }  # fmt: skip
 
 

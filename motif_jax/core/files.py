@@ -205,6 +205,20 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
     return value
 
 
+def read_text(path: str | os.PathLike[str], remedy: str) -> str:
+    """The text of a file in UTF-8.
+
+    Raises UserError: the file is not there, cannot be read, or is in another encoding; names it, and ends with `remedy`.
+    """
+    try:
+        with open(path, "rb", opener=regular_file) as file:
+            return file.read().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): {remedy}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no text in UTF-8: {remedy}") from None
+
+
 def finite(value: Any) -> Any:
     """`value` with None for infinities and NaN, which JSON does not have."""
     if isinstance(value, Mapping):

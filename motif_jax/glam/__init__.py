@@ -7,6 +7,7 @@ all of it. The order to read:
     agent.py                            the policy and the value: a prompt is run once, the actions are scored after it
     motif_jax/lm/scoring.py             the scores; candidate_scores.py has their three published forms
     motif_jax/rl/algorithms/ppo.py      PPO's losses; ppo_update.py has epochs, minibatches and micro-batches
+    network_kinds.py                    how a training of agents makes and checks it: tokens of prompts and actions, turns, digests
     motif_jax/rl/train_agent.py         the command, with configs/train_language_agent.py
 
 Beside it:
@@ -22,6 +23,7 @@ Beside it:
 Where a change goes:
 
     another way to score actions       motif_jax/lm/candidate_scores.py has the formula, LanguagePolicy.score in config.py its name
+    another term of PPO's loss         motif_jax/rl/algorithms/ppo.py has the terms, `_gradient` in ppo_update.py gives them their arrays
     another prompt                     motif_jax/envs/babyai_text/prompts.py
     another head of values             motif_jax/lm/heads.py
     another test                       generalisation.py

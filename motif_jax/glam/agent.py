@@ -47,6 +47,14 @@ def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
     checks.require(bool(network.head_widths), "network.head_widths", network.head_widths, allowed)
     checks.require(bool(network.model), "network.model", network.model, "a folder, or a name of the hub")
     form_of(network.score, compat)
+    is_fresh = not (network.keep_embedding and network.pretrained)
+    allowed = "False with network.pretrained=True, which keeps all weights"
+    checks.require(is_fresh, "network.keep_embedding", True, allowed)
+    if network.policy == ACTIONS:
+        allowed = f"{LOG_PROBABILITY}, the default, with network.policy={ACTIONS}: a head scores no words"
+        checks.require(network.score == LOG_PROBABILITY, "network.score", network.score, allowed)
+        allowed = f"False with network.policy={ACTIONS}: a head scores no words"
+        checks.require(not network.by_length, "network.by_length", True, allowed)
     if finetune_params.spec_of(lora) is None:
         allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
         checks.require(lora.base == "float32", "lora.base", lora.base, allowed)

@@ -18,15 +18,18 @@ from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
+from motif_jax.glam import agent as language_agent
 from motif_jax.glam import cloning_data, cloning_task
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.network_kinds import LanguageNetworkKind
+from motif_jax.lm import chat_turns, weights
 from motif_jax.lm import config as language_config
-from motif_jax.lm import weights
+from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import Tokenizer
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.schema import read_section
@@ -130,9 +133,21 @@ def run(launched: ConfigDict, workdir: Path) -> int:
         # With these it plays, too: `agent_checkpoints.learned_with`.
         for name, digest in agent_networks.class_of(agent).file_digests(agent).items():
             digests[records.FILE_OF + name] = digest
-        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), digests)
+        special = (end_token(agent, folder, model), model.pad_id)
+        task = CloningTask(config, network, data, parallel, special, digests)
         remark = agent_networks.class_of(agent).remark(agent)
         about = f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {remark}"
         return OfflineRun(task, about)
 
     return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build, free)
+
+
+def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
+    """The token that ends an action: of a chat model that reads turns the end of the assistant's turn, else the end of a text."""
+    template = language_agent.template_of(agent.network, agent.compat, folder)
+    if template is None:
+        return model.end_ids[0]
+    # A model may have several end tokens, and the first of them need not end a turn.
+    tokenizer = Tokenizer.read(folder, model.vocab_size)
+    (closing,) = tokenizer.encode([chat_turns.after_answer(template)], special=False)
+    return next((token for token in closing if token in model.end_ids), model.end_ids[0])

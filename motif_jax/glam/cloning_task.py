@@ -160,7 +160,7 @@ def _filled(rows: np.ndarray, size: int) -> np.ndarray:
 class CloningTask(SumsTask):
     """A training by behaviour cloning, from the parameters of the network's folder.
 
-    `special` are the end and the padding token of the model's tokenizer.
+    `special` are the token that ends an action, and the padding.
     """
 
     title = "clone"

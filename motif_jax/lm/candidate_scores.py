@@ -50,8 +50,7 @@ def candidate_scores(
       float32 [..., K]; `MASKED` for candidates without tokens.
     """
     chex.assert_equal_shape([logit, log_normaliser, valid])
-    assert form in FORMS, form
-    token_scores = logit if form == RAW_LOGIT else logit - log_normaliser
+    token_scores = _token_scores(logit, log_normaliser, form)
     counted = valid if scored is None else valid & scored
     score = jnp.sum(jnp.where(counted, token_scores, 0.0), axis=-1)
     if by_length:
@@ -66,3 +65,12 @@ def candidate_scores(
     # Computed in logarithms, so that there is a gradient where the probabilities would be rounded to 0.
     scaled = jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, jnp.exp(score - best))
     return jnp.where(is_candidate, scaled, MASKED)
+
+
+def _token_scores(logit: Array, log_normaliser: Array, form: str) -> Array:
+    """What is summed over a candidate's tokens; of the shape of `logit`."""
+    if form == RAW_LOGIT:
+        return logit
+    if form in (LOG_PROBABILITY, SCALED_PROBABILITY):
+        return logit - log_normaliser
+    raise ValueError(f"score {form!r} is not one of {', '.join(FORMS)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from motif_jax.core.errors import UserError
@@ -27,9 +27,12 @@ def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPr
     """The texts of prompts: plain texts as they are, or turns up to where the model's answer begins.
 
     Raises:
-      UserError: one text in place of a list, turns without a template, turns that it refuses, or texts and turns together.
+      UserError: one text or one conversation in place of a list, turns without a template, turns that it refuses, or texts and
+        turns together.
     """
     require_list(prompts, "prompts")
+    if any(isinstance(prompt, Mapping) for prompt in prompts):
+        raise UserError("prompts are the turns of one conversation: must be a list of conversations, [[...]]")
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     turns = [prompt for prompt in prompts if not isinstance(prompt, str)]
     if not turns:

@@ -18,9 +18,13 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from motif_jax.core.errors import UserError, first_line
-from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json
+from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json, read_text
 
-CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
+CONFIG_FILE = "tokenizer_config.json"
+TEMPLATE_FILE = "chat_template.jinja"
+# Names the special tokens in folders that older releases of transformers wrote.
+TOKENS_FILE = "special_tokens_map.json"
+_REMEDY = "restore it from where the model came from"
 # Special tokens that templates write themselves.
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 # What templates that write today's date get: a run, its agent and stored answers have the same text on each day. It is the date
@@ -87,26 +91,41 @@ class ChatTemplate:
         try:
             return self._template.render(messages=[dict(turn) for turn in turns], **values)
         except Exception as error:  # whatever a model's program may raise
-            raise UserError(f"{self._source} refuses the conversation: {first_line(error)}") from None
+            remedy = ""
+            if any(turn.get("role") == "system" for turn in turns):
+                remedy = (
+                    ": where the model takes no turn of the system, put its text into the user's first turn"
+                )
+            raise UserError(f"{self._source} refuses the conversation: {first_line(error)}{remedy}") from None
 
 
 def read(folder: str | Path) -> ChatTemplate | None:
     """The template in a model's folder: chat_template.jinja, else `chat_template` of tokenizer_config.json; None without one.
 
-    Of several templates in tokenizer_config.json the one named "default" is taken.
+    Of several templates in tokenizer_config.json the one named "default" is taken. Special tokens that tokenizer_config.json does
+    not name are those of special_tokens_map.json.
+
+    Raises:
+      UserError: a file is damaged, a template is not in jinja's language, or none of several is named "default".
     """
     path = Path(folder) / CONFIG_FILE
-    values = read_json(path, "restore it from where the model came from") if path.is_file() else {}
-    special_tokens = {name: _token_text(values.get(name)) for name in _NAMED_TOKENS}
-    beside = Path(folder) / TEMPLATE_FILE
-    if beside.is_file():
-        return ChatTemplate(beside.read_text(encoding="utf-8"), special_tokens, str(beside))
+    values = _entries(path)
+    named = {**_entries(Path(folder) / TOKENS_FILE), **values}
+    special_tokens = {name: _token_text(named.get(name)) for name in _NAMED_TOKENS}
+    template_file = Path(folder) / TEMPLATE_FILE
+    if template_file.is_file():
+        return ChatTemplate(read_text(template_file, _REMEDY), special_tokens, str(template_file))
     template = values.get("chat_template")
     if isinstance(template, list):
         # Of several with one name the last counts, as in transformers.
         templates = {
             entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)
         }
+        if templates and "default" not in templates:
+            names = ", ".join(sorted(str(name) for name in templates))
+            raise UserError(
+                f"{path}: has the chat templates {names}, and none that is named default: write the one to use into {TEMPLATE_FILE}"
+            )
         template = templates.get("default")
     if not isinstance(template, str):
         return None
@@ -118,6 +137,14 @@ def write(folder: str | Path, template: ChatTemplate) -> None:
     named = {name: text for name, text in template.special_tokens.items() if text}
     atomic_write_json(Path(folder) / CONFIG_FILE, named)
     atomic_write_text(Path(folder) / TEMPLATE_FILE, template.text)
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    """The entries of a JSON file that are not null; {} without the file."""
+    if not path.is_file():
+        return {}
+    values = read_json(path, _REMEDY)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _token_text(value: Any) -> str:

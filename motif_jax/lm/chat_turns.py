@@ -93,6 +93,12 @@ def around_prompt(template: ChatTemplate) -> tuple[str, str]:
     return _cut(template.prompt([_turn("user", _FIRST_QUESTION)]), _FIRST_QUESTION)
 
 
+def after_answer(template: ChatTemplate) -> str:
+    """What stands after the assistant's answer that ends a conversation of two turns."""
+    conversation = [_turn("user", _FIRST_QUESTION), _turn("assistant", _FIRST_ANSWER)]
+    return _cut(template.text_of(conversation), _FIRST_ANSWER)[1]
+
+
 def _turn(role: str, text: str) -> Turn:
     return {"role": role, "content": text}
 

@@ -48,6 +48,9 @@ _MODULES = {
 _READ_ELSEWHERE = re.compile(r"(roberta\.)?(pooler|lm_head)\..*")
 # Copies of the embedding that files may have.
 _COPIES = ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+# The head of a decoder whose embedding is not its head, too.
+_HEAD = "lm_head.weight"
+_HEAD_REMEDY = "for a head of the model's own tie_word_embeddings is false in config.json, else true"
 _ROWS = 4096
 # Up to so many names are written out.
 _WRITTEN_OUT = 16
@@ -73,7 +76,8 @@ def require(
     problems = []
     missing = [name for name in shapes if tensors.name_of(name) is None]
     if missing:
-        problems.append(f"{named(missing)} {_are(missing)} missing")
+        tied = f" ({_HEAD_REMEDY})" if _HEAD in missing else ""
+        problems.append(f"{named(missing)} {_are(missing)} missing{tied}")
     present = [name for name in shapes if name not in missing]
     coded = [name for name in present if tensors.dtype(name) not in _FLOATS]
     if coded:
@@ -85,8 +89,9 @@ def require(
         problems.append(misfit(first, tensors.shape(first) or (), shapes[first], len(misshapen) - 1))
     inside, outside = _unused(tensors, config, embedding, present)
     if inside:
+        untied = f" ({_HEAD_REMEDY})" if _HEAD in inside else ""
         problems.append(
-            f"{named(inside)} {_are(inside)} not used: the model has parts that config.json does not name or that are not supported"
+            f"{named(inside)} {_are(inside)} not used: the model has parts that config.json does not name or that are not supported{untied}"
         )
     if problems:
         remedy = f"; {UNQUANTISED}" if coded else ""

@@ -223,6 +223,11 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
     readers = {
         "t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "qwen3": _qwen3, "gemma3_text": _gemma3, "roberta": _roberta,
     }  # fmt: skip
+    if kind is None and "stage" in values:
+        raise UserError(
+            f"{source} is of a run and not of a model: give the folder model/ of its export (configs/export_language_agent.py, "
+            "configs/export_text_agent.py)"
+        )
     if not isinstance(kind, str) or kind not in readers:
         raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(LAYOUTS)}")
     values = checked(values, source)
@@ -269,6 +274,12 @@ def _sensible(config: ModelConfig, source: str) -> ModelConfig:
         )
     if config.rotary is not None and config.head_width % 2:
         raise UserError(f"{source}: rotary positions need heads of an even width, it is {config.head_width}")
+    for token in (config.start_id, *config.end_ids):
+        if not 0 <= token < config.vocab_size:
+            raise UserError(
+                f"{source}: a token that begins or ends texts is {token}, which a model with {config.vocab_size} tokens does not have: "
+                "bos_token_id and eos_token_id must be below vocab_size"
+            )
     if not 0 <= config.pad_id < config.vocab_size:
         # A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will do.
         return dataclasses.replace(config, pad_id=0)

@@ -71,7 +71,9 @@ def _rotary(scaling: Mapping[str, Any], theta: float, share: float, entry: str, 
     theta = scaling.get("rope_theta", theta)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in SCALINGS:
-        raise UserError(f"{source}: rotary positions of type {kind!r} are not supported")
+        raise UserError(
+            f"{source}: rotary positions of type {kind!r} are not supported, which are {', '.join(SCALINGS)}"
+        )
     share = scaling.get("partial_rotary_factor", share)
     if share != 1.0:
         raise UserError(

@@ -29,6 +29,9 @@ from motif_jax.lm.tokens import (
     padded,
 )
 
+# Types of numbers that a loaded network may have.
+DTYPES = ("float32", "bfloat16", "float16")
+
 
 class TokenLogProbs(NamedTuple):
     """A text token by token; for a decoder the prompt's tokens come first, and the first has no prediction."""
@@ -153,7 +156,9 @@ class TextModel:
         limits = Limits(max_new_tokens, (*self.model.config.end_ids, *self._stop_tokens(stops)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
-        prompt_rows = self.tokenizer.encode(prompts, special)
+        # A decoder goes on with the prompt: a token that the tokenizer adds after a text would end it before its answer.
+        closed = self.model.config.encoder_layers > 0
+        prompt_rows = self.tokenizer.encode(prompts, special, closed)
         written: dict[int, list[str]] = {}
         for positions in self._batches(prompt_rows, max_new_tokens):
             part = [prompts[position] for position in positions]
@@ -275,15 +280,27 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
       batch: so many prompts run at once, at most.
 
     Raises:
-      UserError: a file is missing, its content is unknown, or files do not fit together; or `batch` is below 1.
+      UserError: a file is missing, its content is unknown, or files do not fit together; `batch` is below 1; or `dtype` is none of
+        `DTYPES`.
     """
     if batch < 1:
         raise UserError(f"batch={batch}: must be at least 1")
+    _require_dtype(dtype)
     path = fetch(folder)
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
     params = weights.load(path, settings, dtype, jax.device_put)
     return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch, chat_template.read(path))
+
+
+def _require_dtype(dtype: Any) -> None:
+    """Raises UserError where a network cannot compute with numbers of this type."""
+    try:
+        name = jnp.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in DTYPES:
+        raise UserError(f"dtype={name}: must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}")
 
 
 def fetch(name: str | Path, key: str = "") -> Path:

@@ -68,12 +68,19 @@ class Tokenizer:
         """Number of tokens, added ones included."""
         return self._backend.get_vocab_size(with_added_tokens=True)
 
-    def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
-        """Tokens of each text; `special`: with the special tokens that the tokenizer adds.
+    def encode(self, texts: Sequence[str], special: bool = True, closed: bool = True) -> list[list[int]]:
+        """Tokens of each text.
 
-        A text that spells the first of them itself, as chat templates do, has it once.
+        A text that spells the tokenizer's first special token itself, as chat templates do, has it once.
+
+        Args:
+          special: with the special tokens that the tokenizer adds.
+          closed: with those after the text, too; False for a text that a decoder continues.
         """
-        return [joint_tokens.tokens_of(encoding) for encoding in self._encodings(texts, special)]
+        opening = 0 if closed else len(self.beginning())
+        return [
+            joint_tokens.tokens_of(encoding, closed, opening) for encoding in self._encodings(texts, special)
+        ]
 
     def beginning(self) -> list[int]:
         """The special tokens that the tokenizer adds in front of a text; [] for none."""

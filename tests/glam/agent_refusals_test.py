@@ -35,6 +35,18 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
         "config.lora.base='int8': must be 'float32' without config.lora.patterns: what is learned is not frozen",
     ),
     (
+        {"keep_embedding": True},
+        "config.network.keep_embedding=True: must be False with network.pretrained=True, which keeps all weights",
+    ),
+    (
+        {"policy": "actions", "score": "raw_logit"},
+        "config.network.score='raw_logit': must be log_probability, the default, with network.policy=actions: a head scores no words",
+    ),
+    (
+        {"policy": "actions", "by_length": True},
+        "config.network.by_length=True: must be False with network.policy=actions: a head scores no words",
+    ),
+    (
         {"patterns": "*/query", "pretrained": False},
         "config.network.pretrained=False: must be True with config.lora.patterns: low-rank additions are learned to a model that is there",
     ),

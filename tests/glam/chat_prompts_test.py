@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.episode import fixed_actions, play
-from motif_jax.glam import cloning_data
+from motif_jax.glam import clone_behaviour, cloning_data
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import FILE, Pairs
 from motif_jax.lm import chat_template, folder
+from motif_jax.lm import config as language_config
 from motif_jax.lm.model import LanguageModel
 from motif_jax.play import agent_policy
 from motif_jax.rl import agent_networks
@@ -147,6 +149,23 @@ def test_cloning_reads_the_tokens_that_acting_does(chatml: Path, tmp_path: Path)
         candidates = data.joint.candidates[data.joint.list_of_prompt[number]]
         for candidate, shown in zip(candidates, step["candidates"], strict=True):
             assert tokens_in(candidate) == tokens_in(shown)
+
+
+def test_a_clone_ends_actions_as_the_model_ends_turns(tmp_path: Path) -> None:
+    """Llama 3 names the end of a text before the end of a turn."""
+    model = write_model(tmp_path / "model", "headers")
+    backend = Backend.from_file(str(model / "tokenizer.json"))
+    ends = [backend.token_to_id("<|end_of_text|>"), backend.token_to_id("<|eot_id|>")]
+    model_config = language_config.read(model)
+    settings = dataclasses.replace(model_config, end_ids=tuple(ends))
+
+    def end_token(chat: str) -> int:
+        values = {"network.model": str(model), "network.chat": chat}
+        agent = agent_config(load_config("train_language_agent", "smoke", values))
+        return clone_behaviour.end_token(agent, model, settings)
+
+    assert end_token("auto") == ends[1]
+    assert end_token("never") == ends[0]
 
 
 def test_prompts_are_plain_text_by_default(chatml: Path) -> None:

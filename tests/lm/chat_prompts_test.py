@@ -60,6 +60,11 @@ def test_a_choice_that_does_not_fit_is_refused(
         chat_prompts.chosen(chat, template, prompts)
 
 
+def test_one_conversation_in_place_of_a_list_is_refused() -> None:
+    with pytest.raises(UserError, match="turns of one conversation: must be a list of conversations"):
+        chat_prompts.write(TURNS, TEMPLATE)  # type: ignore[arg-type]
+
+
 def test_texts_and_turns_are_not_mixed() -> None:
     with pytest.raises(UserError, match="some prompts are texts and some are turns"):
         chat_prompts.write(["What?", TURNS], TEMPLATE)

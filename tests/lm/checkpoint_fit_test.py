@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,15 @@ def refusal(folder: Path) -> str:
 def test_all_missing_tensors_are_named(changed: Callable[..., Path]) -> None:
     line = refusal(changed("llama", {f"{QUERY}.weight": None, "model.norm.weight": None}))
     assert f"tensors model.norm.weight, {QUERY}.weight are missing" in line
+
+
+def test_a_head_beside_the_config_says_which_key_is_wrong(changed: Callable[..., Path]) -> None:
+    folder = changed("llama", {})
+    config = json.loads((folder / "config.json").read_text())
+    head = config["tie_word_embeddings"]
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": not head}))
+    assert "lm_head.weight" in refusal(folder)
+    assert "tie_word_embeddings is false in config.json" in refusal(folder)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,18 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     (
         "llama",
         {"rope_parameters": None, "rope_scaling": {"type": "dynamic"}},
-        "config.json: rotary positions of type 'dynamic' are not supported",
+        "config.json: rotary positions of type 'dynamic' are not supported, which are default, linear, llama3",
+    ),
+    (
+        "llama",
+        {"eos_token_id": [1, 99999]},
+        "config.json: a token that begins or ends texts is 99999, which a model with",
+    ),
+    ("llama", {"bos_token_id": -1}, "config.json: a token that begins or ends texts is -1"),
+    (
+        "llama",
+        {"model_type": None, "stage": "train_text"},
+        "config.json is of a run and not of a model: give the folder model/ of its export",
     ),
 ]
 

@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers.processors import TemplateProcessing
 
 from motif_jax import lm as language
 from motif_jax.core.errors import UserError
@@ -208,3 +210,26 @@ def test_calls_that_could_only_surprise_are_refused(
 def test_a_model_without_room_for_a_prompt_is_refused(worded: Path) -> None:
     with pytest.raises(UserError, match="batch=0: must be at least 1"):
         language.load(worded, batch=0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float64", "bf16"])
+def test_numbers_that_no_network_computes_with_are_refused(worded: Path, dtype: str) -> None:
+    with pytest.raises(UserError, match=f"dtype={dtype}: must be float32, bfloat16 or float16"):
+        language.load(worded, dtype)
+
+
+@pytest.mark.slow
+def test_a_decoder_continues_a_prompt_without_its_end_token(
+    worded: Path, model: language.TextModel, tmp_path: Path
+) -> None:
+    """Some tokenizers add an end token to a text; a continuation after it would not belong to the prompt."""
+    folder = Path(shutil.copytree(worded, tmp_path / "closing"))
+    backend = Backend.from_file(str(folder / "tokenizer.json"))
+    end = backend.token_to_id("</s>")
+    backend.post_processor = TemplateProcessing("$A </s>", special_tokens=[("</s>", end)])
+    backend.save(str(folder / "tokenizer.json"))
+
+    closing = language.load(folder, batch=4)
+
+    assert closing.tokenizer.encode(TEXT[:1])[0][-1] == end
+    assert closing.generate(TEXT, 4) == model.generate(TEXT, 4)

@@ -127,6 +127,7 @@ def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:
             f"config.network.checkpoint={checkpoint}: must be a decoder, it is {checkpoint_config.architecture}"
         )
     _shared_rows(checkpoint, folder, checkpoint_config, tokens)
+    weights.check(folder, checkpoint_config)
     return dataclasses.replace(checkpoint_config, vocab_size=tokens.size)
 
 

@@ -68,8 +68,8 @@ def source_of(config: TextConfig) -> DialogueSource:
     if config.task == RECORDED:
         if path is not None:
             options["data"] = str(path)
-        if config.network.checkpoint:
-            options["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
+        if config.network.checkpoint and not user_options.get("tokenizer"):
+            options["tokenizer"] = _tokenizer_of(config.network.checkpoint)
     options |= _initial_tokenizer(config.initial)
     options = registry.overlaid(config.task, options, user_options)
     if config.task == RECORDED:
@@ -82,6 +82,14 @@ def source_of(config: TextConfig) -> DialogueSource:
             "has a chat model's own turns"
         )
     return DialogueSource(config.task, options, path, held_out)
+
+
+def _tokenizer_of(checkpoint: str) -> str:
+    """The folder of a language model with a tokenizer; UserError without one."""
+    folder = fetch(checkpoint, "network.checkpoint")
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"config.network.checkpoint={checkpoint}: must be a language model with {TOKENIZER}")
+    return str(folder)
 
 
 def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:

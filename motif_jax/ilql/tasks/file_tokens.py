@@ -133,7 +133,7 @@ class FileTokenTask(TextTask):
 
     def tokenizer(self) -> FileTokenizer:
         turns = self.options.get("turns", NEW)
-        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"], self.words, turns)
+        return FileTokenizer("options.tokenizer", self.options["tokenizer"], self.words, turns)
 
     def learned_tokens(self) -> int:
         return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
