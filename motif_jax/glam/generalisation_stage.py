@@ -13,15 +13,14 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.display import text_tables
 from motif_jax.envs.babyai_text import catalogue, prompts
-from motif_jax.glam import eval_agents, generalisation
+from motif_jax.glam import eval_agents, generalisation, generalisation_files
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
+from motif_jax.glam.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal, episode_row
 from motif_jax.play.evaluation_tables import write_table
 from motif_jax.play.journal import play_policy
-from motif_jax.reports import generalisation_files
-from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.schema import read_section
 
 # Keys that a result depends on; a resumed run may add tests and episodes.

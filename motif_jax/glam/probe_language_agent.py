@@ -15,11 +15,10 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json, read_json_lines
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.progress import Progress
-from motif_jax.glam import probing
+from motif_jax.glam import probe_files, probing
 from motif_jax.glam.config import ProbeQuestions
 from motif_jax.glam.probing import Probing
 from motif_jax.play import agent_policy
-from motif_jax.reports import probe_files
 from motif_jax.rl import agent_networks, choices, settings
 
 # Keys that a result depends on.

@@ -23,7 +23,7 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, Probe, read
 from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens
 from motif_jax.glam.agent import ACTIONS, LanguageAgent
-from motif_jax.reports.probe_files import CLAUSES, DESCRIPTION, LINES
+from motif_jax.glam.probe_files import CLAUSES, DESCRIPTION, LINES
 from motif_jax.rl import settings
 from motif_jax.rl.config import AgentConfig
 

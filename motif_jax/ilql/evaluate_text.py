@@ -17,13 +17,18 @@ from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogues
-from motif_jax.ilql.evaluation import published_log, recorded_texts, text_episodes, text_setup
+from motif_jax.ilql.evaluation import (
+    published_log,
+    recorded_texts,
+    text_episodes,
+    text_games_page,
+    text_setup,
+)
 from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
 from motif_jax.ilql.tasks import registry
 from motif_jax.play import evaluation_files, evaluation_tables
 from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.journal import FAILED, play_missing
-from motif_jax.reports import text_games_page
 from motif_jax.schema import read_section
 
 IDENTITY = (

@@ -16,9 +16,8 @@ from motif_jax.core.progress import Progress
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
-from motif_jax.ilql.evaluation import text_values
+from motif_jax.ilql.evaluation import ranks, text_values
 from motif_jax.ilql.tasks import registry
-from motif_jax.reports import ranks
 
 FILE = "ranks.json"
 

@@ -17,15 +17,15 @@ from motif_jax.core import run_folder, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
+from motif_jax.motif import explain
 from motif_jax.motif.compositions import find_compositions
+from motif_jax.motif.explain_data import Composition, ExplainedReward, rank_correlation, seen
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward import reward_ratings
 from motif_jax.motif.reward.reward_function import as_rows, open_reward
 from motif_jax.motif.reward.reward_ratings import facts
 from motif_jax.play.messages import as_text
-from motif_jax.reports import explain
-from motif_jax.reports.explain_data import Composition, ExplainedReward, rank_correlation, seen
 from motif_jax.rl.reward_keys import Scoring
 
 # Best and worst messages that the terminal and the summary show.

@@ -15,8 +15,8 @@ from motif_jax.core.files import read_json, read_json_lines
 from motif_jax.display import charts, html
 from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.page import Section, Table
+from motif_jax.glam.probe_files import CLAUSES, DESCRIPTION, LINES
 from motif_jax.published import glam_probes
-from motif_jax.reports.probe_files import CLAUSES, DESCRIPTION, LINES
 
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
 _MOST_COLUMNS = 60  # of a heatmap; more updates are thinned out

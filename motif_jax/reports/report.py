@@ -17,6 +17,7 @@ from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.display import page, text_tables
 from motif_jax.envs.babyai_text.changes import EXCHANGED
+from motif_jax.glam import generalisation_files
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play import evaluation_files
@@ -24,7 +25,6 @@ from motif_jax.play.policies import BOT, FIXED, RANDOM
 from motif_jax.reports import (
     evaluation_sections,
     following,
-    generalisation_files,
     newest_film,
     probe_report,
     recorded_games,

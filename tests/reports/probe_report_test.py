@@ -12,7 +12,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.display import page
-from motif_jax.reports import generalisation_files, generalisation_section, probe_files, probe_report
+from motif_jax.glam import generalisation_files, probe_files
+from motif_jax.reports import generalisation_section, probe_report
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
 

@@ -10,7 +10,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.core.errors import UserError
-from motif_jax.reports import generalisation_files, report
+from motif_jax.glam import generalisation_files
+from motif_jax.reports import report
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation, write_recordings
 from tests.reward_fixtures import load_config, make_dataset
 

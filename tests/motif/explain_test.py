@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.reports import explain
-from motif_jax.reports.explain_data import Composition, ExplainedReward, Explanation
+from motif_jax.motif import explain
+from motif_jax.motif.explain_data import Composition, ExplainedReward, Explanation
 from tests import browser
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"

@@ -12,7 +12,7 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.display.statistics import wilson
-from motif_jax.reports.explain_data import Composition, ExplainedReward, Explanation, rank_correlation, seen
+from motif_jax.motif.explain_data import Composition, ExplainedReward, Explanation, rank_correlation, seen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from motif_jax.reports import text_games_page
+from motif_jax.ilql.evaluation import text_games_page
 from tests.made_up_runs import HOSTILE
 
 PLAN = {
