@@ -4,8 +4,7 @@
     python launch/draw_architecture.py --check    ends with 1 if the picture is not what the imports say
 
 A folder stands above what it imports. An arrow is left out where others lead to the same folder, and where it leads to core/, which
-everything imports. An arrow that points upwards is red: an import against the rules of tests/architecture_test.py. One kind of
-upward import is within them and is not drawn: the commands of a method write pages with reports/.
+everything imports. An arrow that points upwards is red: an import against the rules of tests/architecture_test.py.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("core", "files, checkpoints, devices, the offline trainer"),),
 )
 GROUND = "core"
-METHODS = ("motif", "oni", "glam", "ilql")
 WIDTH = 1000
 ROW_HEIGHT = 104
 BOX_HEIGHT = 46
@@ -70,7 +68,6 @@ def arrows() -> set[tuple[str, str]]:
         for importing, imported in pairs
         if importing in folders and imported in folders and imported != GROUND and importing != imported
     }
-    pairs -= {(method, "reports") for method in METHODS}
     rows = {name: index for index, row in enumerate(ROWS) for name, _ in row}
     downward = {(upper, lower) for upper, lower in pairs if rows[upper] < rows[lower]}
     implied = {

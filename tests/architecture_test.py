@@ -28,7 +28,7 @@ FOLDERS = {
 }
 SHARED = set(FOLDERS)
 METHODS = {"motif": set(), "oni": {"motif"}, "glam": set(), "ilql": set()}
-FOLDERS |= {method: SHARED | others | {"reports"} for method, others in METHODS.items()}
+FOLDERS |= {method: SHARED | others for method, others in METHODS.items()}
 FOLDERS |= {
     "published": SHARED | METHODS.keys() | {"rewards"},
     "reports": SHARED | METHODS.keys() | {"published"},
@@ -37,7 +37,9 @@ FOLDERS |= {
 TOP = {"launch", "command_line", "stages", "agents", "text_agents", "wrappers", "rewards"}
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {
-    "launch", "command_line", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "ilql/dialogues", "ilql/tasks",
+    "launch", "command_line", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "motif/explanation",
+    "motif/explanation_page", "glam/generalisation_files", "glam/probe_files", "ilql/dialogues", "ilql/tasks", "ilql/evaluation/ranking_tables",
+    "ilql/evaluation/text_games_page",
 }  # fmt: skip
 JAX_ALLOWED = (
     "core/devices/", "core/training/", "core/checkpoint", "core/profiling.py", "ilql/tasks/reddit/",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from motif_jax.motif.annotation.lexicon import LexiconJudge, load_lexicon
-from motif_jax.motif.explain_data import rank_correlation
+from motif_jax.motif.explanation import rank_correlation
 
 ANSWERS = Path(__file__).parent / "judges"
 # Game -> the name of its answers, its lexicon, and the lexicon's goal.

@@ -16,7 +16,7 @@ from motif_jax.core.progress import Progress
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
-from motif_jax.ilql.evaluation import ranks, text_values
+from motif_jax.ilql.evaluation import ranking_tables, text_values
 from motif_jax.ilql.tasks import registry
 
 FILE = "ranks.json"
@@ -66,7 +66,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
             }
         atomic_write_json(workdir / FILE, of_agents)
-        print(ranks.in_words(of_agents))
+        print(ranking_tables.terminal_text(of_agents))
         print(f"written: {workdir / FILE}")
 
 

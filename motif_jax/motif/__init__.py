@@ -6,7 +6,8 @@ The method has three phases (section 3 of the paper), one command each, in the o
     annotate.py         asks a language model which message of a pair it prefers            (annotation/)
     train_reward.py     fits a network to the preferences, equation 1 of the paper          (reward/)
 
-An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_reward.py` shows what the reward likes.
+An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_reward.py` shows what the reward likes
+(explanation.py has the data, explanation_page.py the page).
 
 annotation/     captions.py makes a text of a moment, questions.py the distinct questions of a dataset, prompts.py the words around
                 them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py; chat.py is what

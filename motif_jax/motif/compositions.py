@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from motif_jax.core.sentences import split
-from motif_jax.motif.explain_data import Composition, ExplainedReward
+from motif_jax.motif.explanation import Composition, ExplainedReward
 
 # The share of the dataset's distinct messages that count as what a reward likes least.
 LEAST_LIKED = 0.25

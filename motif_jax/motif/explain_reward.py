@@ -17,9 +17,15 @@ from motif_jax.core import run_folder, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
-from motif_jax.motif import explain
+from motif_jax.motif import explanation_page
 from motif_jax.motif.compositions import find_compositions
-from motif_jax.motif.explain_data import Composition, ExplainedReward, rank_correlation, seen
+from motif_jax.motif.explanation import (
+    Composition,
+    ExplainedReward,
+    Explanation,
+    occurrences_text,
+    rank_correlation,
+)
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward import reward_ratings
@@ -117,7 +123,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             data = reward_ratings.messages_met(models[0].step_counts)
         else:
             data = reward_ratings.read_messages(folder)
-        explanation = _explain(config, models, folder, data)
+        explanation = _explanation(config, models, folder, data)
 
         atomic_write_text(
             workdir / TABLE, messages_table(explanation.messages, data.counts, explanation.rewards)
@@ -134,7 +140,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
                     print(_warning_of(reward.name, compositions))
             # Of an earlier call, maybe of another reward.
             (workdir / TEXTS).unlink(missing_ok=True)
-        page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
+        page = explanation_page.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
         atomic_write_text(workdir / PAGE, page)
         atomic_write_json(workdir / "summary.json", summary_of(explanation))
 
@@ -148,7 +154,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
-def _explain(config: ConfigDict, models: list[Any], folder: str | None, data: Any) -> explain.Explanation:
+def _explanation(config: ConfigDict, models: list[Any], folder: str | None, data: Any) -> Explanation:
     """Rates the dataset's messages, and the texts of the config, with every reward."""
     texts = _texts(config)
     rows = _rows_of_texts(config, models)
@@ -159,19 +165,17 @@ def _explain(config: ConfigDict, models: list[Any], folder: str | None, data: An
     for model, name in zip(models, names_of(models), strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
         history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
-        reward = _explained(config, model, name, rating, history, evaluations)
+        reward = _explained_reward(config, model, name, rating, history, evaluations)
         rewards.append(reward)
         compositions.append(_compositions(model, messages, data.counts, reward))
         if texts:
             text_rating = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
             text_history = text_rating.normalised[None]
-            typed.append(_explained(config, model, name, text_rating, text_history, [model.step]))
+            typed.append(_explained_reward(config, model, name, text_rating, text_history, [model.step]))
 
     source = str(folder or f"the training in {models[0].folder}")
     text_counts = counts_of_texts(rows, data.messages, data.counts)
-    return explain.Explanation(
-        messages, data.counts, rewards, texts, typed, source, text_counts, compositions
-    )
+    return Explanation(messages, data.counts, rewards, texts, typed, source, text_counts, compositions)
 
 
 def _compositions(
@@ -207,7 +211,9 @@ def _payment(config: ConfigDict, model: Any) -> Any:
     return model.normalisation(True, scoring.level, fallback=scoring.quantile)
 
 
-def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
+def _explained_reward(
+    config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any
+) -> ExplainedReward:
     payment = _payment(config, model)
     return ExplainedReward(
         name=name,
@@ -293,7 +299,7 @@ def print_texts(explanation: Any) -> None:
             f"{reward.name}: normalised {reward.normalised[index]:+.3f}, pays {reward.paid[index]:.3f}"
             for reward in explanation.typed
         ]
-        print(f"{text!r}  {'; '.join(parts)}; {seen(explanation.text_counts[index])}")
+        print(f"{text!r}  {'; '.join(parts)}; {occurrences_text(explanation.text_counts[index])}")
 
 
 def summary_of(explanation: Any) -> dict[str, Any]:

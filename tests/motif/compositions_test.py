@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.motif.compositions import find_compositions
-from motif_jax.motif.explain_data import ExplainedReward
+from motif_jax.motif.explanation import ExplainedReward
 
 FAINT = "You faint from lack of food.  You regain consciousness."
 KILL = "You kill the newt!  You see here a newt corpse."

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.motif import explain_reward
-from motif_jax.motif.explain_data import ExplainedReward, Explanation
+from motif_jax.motif.explanation import ExplainedReward, Explanation
 
 NAN = float("nan")
 TEXTS = ["=x", "b,c", "d"]

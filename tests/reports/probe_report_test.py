@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.display import page
-from motif_jax.glam import generalisation_files, probe_files
+from motif_jax.glam import probe_files
 from motif_jax.reports import generalisation_section, probe_report
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
@@ -120,98 +119,6 @@ def test_lines_of_other_actions_are_refused(run: Path) -> None:
 
     with pytest.raises(UserError, match=r"damaged \(probabilities of other probes or actions\): remove"):
         probe_report.read(run)
-
-
-@pytest.fixture
-def rows_of_test() -> list[dict[str, Any]]:
-    return [
-        {
-            "success": float(episode % 2),
-            "return": 0.5 * (episode % 3),
-            "length": 9 + episode,
-            "kind": episode % 2,
-        }
-        for episode in range(6)
-    ]
-
-
-@pytest.fixture
-def summary(tmp_path: Path, rows_of_test: list[dict[str, Any]]) -> dict[str, Any]:
-    """Two tests, as they are written to tests.json."""
-    base = [
-        {"success": float(episode < 4), "return": float(episode % 2), "length": 9, "kind": 0}
-        for episode in range(6)
-    ]
-    numbers = generalisation_files.summarise(rows_of_test, base, ["goto", "pickup", "open"], 50, 0.9)
-    tests = [{"name": name, "what": "w, x", "environment": "e", **numbers} for name in "nm"]
-    written = {
-        "player": "p",
-        "base": "b",
-        "episodes": 6,
-        "confidence": 0.9,
-        "left_out": [],
-        "tests": tests,
-    }
-    generalisation_files.write(tmp_path, written)
-    return written
-
-
-def test_a_test_has_its_means_and_its_change(summary: dict[str, Any]) -> None:
-    first = summary["tests"][0]
-
-    assert first["success"]["value"] == 0.5
-    assert first["return"]["value"] == 0.5
-    assert first["success_change"]["value"] == pytest.approx(0.5 - 4 / 6)
-
-
-def test_only_kinds_that_were_played_have_numbers(summary: dict[str, Any]) -> None:
-    by_kind = summary["tests"][0]["by_kind"]
-
-    assert {kind: numbers["episodes"] for kind, numbers in by_kind.items()} == {"goto": 3, "pickup": 3}
-
-
-def test_tests_are_read_as_they_were_written(tmp_path: Path, summary: dict[str, Any]) -> None:
-    assert generalisation_files.read(tmp_path) == summary
-
-
-def test_commas_do_not_part_a_cell_of_the_csv_file(tmp_path: Path, summary: dict[str, Any]) -> None:
-    with open(tmp_path / "tests.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-
-    assert [row["test"] for row in rows] == ["n", "m"]
-    assert {row["what"] for row in rows} == {"w, x"}
-
-
-def test_returns_are_written_in_the_published_layout(
-    tmp_path: Path, rows_of_test: list[dict[str, Any]]
-) -> None:
-    generalisation_files.write_returns(tmp_path, "n", rows_of_test)
-
-    returns = np.load(tmp_path / "return_per_episode" / "n.npy")
-    assert returns.tolist() == [0, 0.5, 1, 0, 0.5, 1]
-
-
-def test_a_folder_without_tests_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
-        generalisation_files.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda test: test.pop("return"), "KeyError: 'return'"),
-        (lambda test: test.update(name=5), "ValueError: a test's name is not a text"),
-        (lambda test: test["length"].update(low=1e15), "ValueError: length has no numbers"),
-        (lambda test: test["success_change"].update(pairs="9"), "ValueError: success_change has no numbers"),
-        (lambda test: test["return_change"].pop("low"), "TypeError: "),
-    ],
-)
-def test_a_damaged_file_of_tests_is_named(tmp_path: Path, summary: dict[str, Any], damage, message) -> None:
-    damage(summary["tests"][0])
-    (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
-
-    with pytest.raises(UserError, match=rf"tests\.json is damaged \({message}.*command writes it again"):
-        generalisation_files.read(tmp_path)
 
 
 def summary_of(*names: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def accuracy_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]
     return header, cells
 
 
-def in_words(results: Mapping[str, Any]) -> str:
+def terminal_text(results: Mapping[str, Any]) -> str:
     """The text for the terminal."""
     parts = []
     header, rows = accuracy_rows(results)

@@ -12,7 +12,13 @@ from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.display.statistics import wilson
-from motif_jax.motif.explain_data import Composition, ExplainedReward, Explanation, rank_correlation, seen
+from motif_jax.motif.explanation import (
+    Composition,
+    ExplainedReward,
+    Explanation,
+    occurrences_text,
+    rank_correlation,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,7 +178,7 @@ def _typed(explanation: Explanation) -> Section:
     rows = []
     for index, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True)):
         cells = _cells(explanation.typed, index)
-        rows.append([message_cell(text), TableCell(seen(count), count), *cells])
+        rows.append([message_cell(text), TableCell(occurrences_text(count), count), *cells])
     return Section("Texts that were asked for", "texts", [_fitted(Table("typed", header, rows), explanation)])
 
 

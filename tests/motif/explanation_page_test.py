@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.motif import explain
-from motif_jax.motif.explain_data import Composition, ExplainedReward, Explanation
+from motif_jax.motif import explanation_page
+from motif_jax.motif.explanation import Composition, ExplainedReward, Explanation, rank_correlation
 from tests import browser
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
@@ -47,7 +47,7 @@ def two():
 
 
 def test_hostile_text_stays_text(two):
-    page = explain.render(two, "now", 9)
+    page = explanation_page.render(two, "now", 9)
 
     assert HOSTILE not in page
     assert page.count("</script>") == page.count("<script")
@@ -58,7 +58,7 @@ def test_the_page_shows_what_is_paid_in_spite_of_a_sentence():
     composition = Composition("You faint.  You wake.", 4, 1.25, "You faint.", -0.75)
     explanation = Explanation(MESSAGES, COUNTS, [some], source="s", compositions=[[composition]])
 
-    page = explain.render(explanation, "now", 5)
+    page = explanation_page.render(explanation, "now", 5)
 
     assert "Paid in spite of a sentence" in page
     assert "You faint.  You wake." in page
@@ -71,7 +71,7 @@ HALF_RATED = [np.nan, 1.0, np.nan, -0.75, 0.125]
 def test_messages_without_a_reward_are_shown_unrated():
     some = reward("some", HALF_RATED, threshold=None, ensemble=True)
 
-    page = explain.render(Explanation(MESSAGES, COUNTS, [some], source="s"), "now", 5)
+    page = explanation_page.render(Explanation(MESSAGES, COUNTS, [some], source="s"), "now", 5)
 
     assert "2 messages have no reward (–)" in page
     assert "not rated" in page
@@ -82,9 +82,11 @@ def test_charts_leave_out_messages_without_a_reward():
     none = reward("none", [np.nan] * 5, threshold=None)
     default = reward("default", [1.5, 0.2, -1, -0.5, 0.3])
 
-    assert "nan" not in explain.scatter(Explanation(MESSAGES, COUNTS, [some, default]))
-    assert "no messages that both rate" in explain.scatter(Explanation(MESSAGES, COUNTS, [some, none]))
-    assert "there are no messages" in explain.histogram(none, COUNTS.astype(float), "x")
+    assert "nan" not in explanation_page.scatter(Explanation(MESSAGES, COUNTS, [some, default]))
+    assert "no messages that both rate" in explanation_page.scatter(
+        Explanation(MESSAGES, COUNTS, [some, none])
+    )
+    assert "there are no messages" in explanation_page.histogram(none, COUNTS.astype(float), "x")
 
 
 def test_a_reward_of_one_evaluation_has_no_curves(two):
@@ -92,7 +94,7 @@ def test_a_reward_of_one_evaluation_has_no_curves(two):
         curve=[{"epoch": 0}], history=np.full((1, 5), 2.0), evaluations=[0]
     )
 
-    page = explain.render(two._replace(rewards=[two.rewards[0], single]), "now", 9)
+    page = explanation_page.render(two._replace(rewards=[two.rewards[0], single]), "now", 9)
 
     assert page.count("only one evaluation") == 1
 
@@ -101,7 +103,9 @@ def test_a_reward_of_one_evaluation_has_no_curves(two):
 def test_a_text_says_how_often_it_was_seen(two):
     typed = [reward("default", [0.5, -0.5]), reward("combat", [0.25, 0.1])]
 
-    page = explain.render(two._replace(texts=["typed", "new"], text_counts=[1500, 0], typed=typed), "now", 9)
+    page = explanation_page.render(
+        two._replace(texts=["typed", "new"], text_counts=[1500, 0], typed=typed), "now", 9
+    )
 
     assert "1,500 times in the dataset" in page
     assert "never in the dataset: a guess" in page
@@ -109,7 +113,7 @@ def test_a_text_says_how_often_it_was_seen(two):
 
 @pytest.mark.slow
 def test_only_the_most_frequent_messages_are_in_the_table(two):
-    page = explain.render(two, "now", 2)
+    page = explanation_page.render(two, "now", 2)
 
     assert "The 2 most frequent of 5 messages; messages.csv has all." in page
     assert "newt" not in page.partition('id="messages"')[2]
@@ -118,7 +122,7 @@ def test_only_the_most_frequent_messages_are_in_the_table(two):
 def test_ranks_are_compared_of_the_texts_that_both_rate():
     other = np.array([9, 1, 9, 0, 0.5])
 
-    assert explain.rank_correlation(np.array(HALF_RATED), other) == pytest.approx(1)
+    assert rank_correlation(np.array(HALF_RATED), other) == pytest.approx(1)
 
 
 def test_a_bar_round_the_threshold_is_paid_in_part():
@@ -126,7 +130,7 @@ def test_a_bar_round_the_threshold_is_paid_in_part():
     values = [0.0, 3.001, 3.002, 3.003, 6.0]
     counts = np.array([10.0, 30.0, 40.0, 15.0, 5.0])
 
-    drawn = explain.histogram(reward("r", values, threshold=3.002), counts, "steps")
+    drawn = explanation_page.histogram(reward("r", values, threshold=3.002), counts, "steps")
 
     titles = re.findall(r"<title>\S+ to \S+: (\S+) % (\w+)</title>", drawn)
     assert sum(float(share) for share, kind in titles if kind == "paid") == 20.0
@@ -134,13 +138,13 @@ def test_a_bar_round_the_threshold_is_paid_in_part():
 
 
 def test_without_a_threshold_every_bar_is_paid():
-    drawn = explain.histogram(reward("r", [0.0, -1.0], threshold=None), np.ones(2), "once")
+    drawn = explanation_page.histogram(reward("r", [0.0, -1.0], threshold=None), np.ones(2), "once")
     assert "unpaid" not in drawn
 
 
 @pytest.mark.browser
 def test_the_page_searches_and_sorts(two, tmp_path):
-    (tmp_path / "explain.html").write_text(explain.render(two, "now", 9), encoding="utf-8")
+    (tmp_path / "explain.html").write_text(explanation_page.render(two, "now", 9), encoding="utf-8")
     with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/explain.html")
         assert driver.title == "What the reward likes"

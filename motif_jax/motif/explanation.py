@@ -61,7 +61,7 @@ class Explanation(NamedTuple):
     compositions: Sequence[Sequence[Composition]] = ()
 
 
-def seen(count: int) -> str:
+def occurrences_text(count: int) -> str:
     """How often the dataset has a text, in words; the reward of an unseen text is extrapolated."""
     return f"{count:,} times in the dataset" if count else "never in the dataset: a guess"
 
