@@ -17,7 +17,7 @@ caller. Nothing outside an environment's package knows the names of its fields: 
     babyai_text/                BabyAI levels in sentences and prompts, for language models
     gym_task/                   any gymnasium environment
 
-    replay.py                   an episode as seed and actions, with a digest
+    recording.py                an episode as seed and actions, with a digest
     determinism.py, checked.py  what environments from outside the package must do: play the same episode again, give finite
                                 numbers
     gymnasium_env.py            these environments for gymnasium; registration.py registers them

@@ -11,7 +11,7 @@ from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play, random_actions
-from motif_jax.envs.replay import Digest
+from motif_jax.envs.recording import Digest
 from motif_jax.envs.spec import Environment
 
 _STEPS = 200

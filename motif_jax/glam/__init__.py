@@ -17,7 +17,7 @@ Beside it:
     generalisation_stage.py     test_language_agent: other words, other goals, other levels (generalisation.py says which,
                                 eval_agents.py who plays, generalisation_files.py what is written)
     probe_language_agent.py     what checkpoints would do in fixed prompts (probing.py, probe_files.py)
-    drrn.py, drrn_update.py     DRRN, the paper's baseline that learns from words without a pretrained model (replay.py)
+    drrn.py, drrn_update.py     DRRN, the paper's baseline that learns from words without a pretrained model (replay_memory.py)
     log_csv.py                  the published tool's log
 
 Where a change goes:

@@ -13,7 +13,7 @@ from motif_jax.core import resources, run_folder
 from motif_jax.core.config import flat
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import offline_run, records
+from motif_jax.core.training import offline_run, run_files
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
@@ -132,7 +132,7 @@ def run(launched: ConfigDict, workdir: Path) -> int:
         digests = {"trajectories": data.digest, "model": weights.digest(folder)}
         # With these it plays, too: `agent_checkpoints.learned_with`.
         for name, digest in agent_networks.class_of(agent).file_digests(agent).items():
-            digests[records.FILE_OF + name] = digest
+            digests[run_files.FILE_OF + name] = digest
         special = (end_token(agent, folder, model), model.pad_id)
         task = CloningTask(config, network, data, parallel, special, digests)
         remark = agent_networks.class_of(agent).remark(agent)

@@ -18,9 +18,9 @@ import optax
 
 from motif_jax.core import config as checks
 from motif_jax.core.training import reductions
-from motif_jax.glam import replay
+from motif_jax.glam import replay_memory
 from motif_jax.glam.config import QLearning
-from motif_jax.glam.replay import ReplayMemory, ReplaySteps
+from motif_jax.glam.replay_memory import ReplayMemory, ReplaySteps
 from motif_jax.rl.algorithms import losses, trajectory, update
 from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -33,7 +33,7 @@ _SHORTEST = 64
 
 
 class DrrnTrainState(NamedTuple):
-    """See `update.initial`; `memory` is a `replay.ReplayMemory`, () before `with_memory`."""
+    """See `update.initial`; `memory` is a `replay_memory.ReplayMemory`, () before `with_memory`."""
 
     params: Any
     opt_state: Any
@@ -67,7 +67,7 @@ def with_memory(state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTr
     fields = {name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields}
     row = jax.eval_shape(network.stored, fields)
     segments = plan.algorithm.replay_steps // plan.rollout
-    return state._replace(memory=replay.empty(segments, plan.rollout, row))
+    return state._replace(memory=replay_memory.empty(segments, plan.rollout, row))
 
 
 def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
@@ -109,16 +109,16 @@ def make_update(
     def learn(
         state: DrrnTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[DrrnTrainState, Metrics]:
-        memory = replay.add(state.memory, _segments(network, batch, reward, axis_name))
+        memory = replay_memory.add(state.memory, _segments(network, batch, reward, axis_name))
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
 
         def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
-            steps = _device_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
+            steps = _device_part(replay_memory.draw(draw, memory, settings.replay_draw), axis_name)
             gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
             current, norms = apply(current, gradients)
             return current, {**metrics, **norms}
 
-        filled = replay.steps_in(memory).astype(jnp.float32)
+        filled = replay_memory.steps_in(memory).astype(jnp.float32)
         # The loop carries only what is learned: a carried memory would be copied.
         small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
         return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}

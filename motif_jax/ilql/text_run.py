@@ -14,7 +14,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import never
-from motif_jax.core.training import records
+from motif_jax.core.training import run_files
 from motif_jax.core.training.task import key_of
 from motif_jax.ilql.agent import agent_folder, agent_start
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
@@ -239,7 +239,7 @@ def export(run: TextRun, workdir: Path) -> Path:
     shapes = {"params": task.learned}
     if task.target:
         shapes["target"] = task.target
-    return records.export(workdir, target / agent_folder.FILE, shapes, write)
+    return run_files.export(workdir, target / agent_folder.FILE, shapes, write)
 
 
 def check_shapes(config: TextConfig, trunk_config: ModelConfig) -> None:

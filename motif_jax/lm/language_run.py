@@ -15,7 +15,7 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.files import atomic_write_json, replaced_folder
 from motif_jax.core.interruption import never
 from motif_jax.core.sections import LoraOnBase
-from motif_jax.core.training import offline_run, records
+from motif_jax.core.training import offline_run, run_files
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.core.training.task import key_of
 from motif_jax.lm import (
@@ -218,7 +218,7 @@ def build(
     )
     params, head = _initial_parameters(config, model, source)
     learned, frozen = adaptation.arrange(params, head, key_of(config.seed, "additions"))
-    # Names of data as an error shows them, see `records.refuse_other_data`.
+    # Names of data as an error shows them, see `run_files.refuse_other_data`.
     data_digests = {part: dataset.manifest["content"] for part, dataset in data.items()}
     data_digests["tokenizer"] = data[TRAIN].manifest["tokenizer"]
     data_digests["base model"] = weights.digest(source) if source else "none"
@@ -262,4 +262,4 @@ def _export(task: LanguageTask, adaptation: Adaptation, tokenizer_folder: Path, 
                 masked_head.add(staging, head)
             atomic_write_json(staging / _DESCRIPTION, trained)
 
-    return records.export(workdir, target / _DESCRIPTION, {"params": task.learned}, write)
+    return run_files.export(workdir, target / _DESCRIPTION, {"params": task.learned}, write)

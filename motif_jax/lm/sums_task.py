@@ -14,7 +14,7 @@ from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.sections import DecayingOptimizer
 from motif_jax.core.training import schedules
 from motif_jax.core.training.config import GradientConfig
-from motif_jax.core.training.records import DEVICES
+from motif_jax.core.training.run_files import DEVICES
 from motif_jax.core.training.task import (
     Evaluation,
     Task,

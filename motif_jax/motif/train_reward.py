@@ -12,7 +12,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import offline_run, records
+from motif_jax.core.training import offline_run, run_files
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.motif.pairs import outcomes, targets, threshold
 from motif_jax.motif.reward import reward_data
@@ -86,7 +86,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         del stopped
         data = reward_data.load(config)
         task = RewardTask(config, data, parallel)
-        records.refuse_other_data(workdir, task.digests, task.source)
+        run_files.refuse_other_data(workdir, task.digests, task.source)
 
         lines = []
         if task.network.architecture.message_only:

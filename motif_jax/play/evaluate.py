@@ -15,7 +15,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.display import measures
 from motif_jax.envs import determinism
-from motif_jax.envs.replay import Recording
+from motif_jax.envs.recording import Recording
 from motif_jax.play import evaluation_files, evaluation_setup, evaluation_tables, messages, watching
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.episode_worker import PlayedEpisode

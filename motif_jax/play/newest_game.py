@@ -57,7 +57,7 @@ def training_reward(run: Path) -> RatingReward | None:
 
 def film(game: NewestGame, reward: RatingReward | None) -> Film:
     """The film of a recorded game. Raises UserError: it does not replay as recorded, or its reward cannot be read."""
-    from motif_jax.envs.replay import Recording
+    from motif_jax.envs.recording import Recording
     from motif_jax.play import replay
 
     title = f"The newest recorded game, step {game.step:,}"

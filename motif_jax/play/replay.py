@@ -16,7 +16,7 @@ from motif_jax.core import interruption, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.progress import Progress
 from motif_jax.envs import registry
-from motif_jax.envs.replay import Recording
+from motif_jax.envs.recording import Recording
 from motif_jax.envs.spec import OBSERVED, EnvironmentSpec
 from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
 from motif_jax.play.evaluate import recorded, return_key

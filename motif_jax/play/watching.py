@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core.files import finite
-from motif_jax.envs import registry, replay
+from motif_jax.envs import registry
 from motif_jax.envs.episode import play
+from motif_jax.envs.recording import Digest, Recording, mismatch_error
 from motif_jax.envs.spec import RUNNING, Action, Environment, EnvironmentSpec, Frame
 from motif_jax.play.episode_worker import Uniforms
 from motif_jax.play.policies import choose_actions, log_softmax, masked
@@ -338,7 +339,7 @@ def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = (
 
 
 def film_recording(
-    recording: replay.Recording,
+    recording: Recording,
     title: str,
     policy: Any = None,
     rater_of: Any = None,
@@ -359,7 +360,7 @@ def film_recording(
     shown = with_screen(recording.task, {**options, **observed}, fields)
     environment = registry.make(recording.task, **shown)
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
-    digest = replay.Digest(recording.task, options)
+    digest = Digest(recording.task, options)
     choose = recorded_actions(recording.actions, policy, environment.spec)
     with contextlib.closing(environment):
         for watched in watch(environment, recording.seed, choose, rater_of and rater_of(environment.spec)):
@@ -369,5 +370,5 @@ def film_recording(
     is_same_game = digest.hexdigest() == recording.digest
     is_same_end = finite(film.info) == finite(dict(recording.info))
     if not (is_same_game and is_same_end and len(film.actions) == len(recording.actions)):
-        raise replay.mismatch_error(recording)
+        raise mismatch_error(recording)
     return film

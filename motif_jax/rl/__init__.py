@@ -28,8 +28,9 @@ Around the loop:
 
     config.py, settings.py      the keys; what follows from them, and their checks
     choices.py                  names networks, algorithms, rewards and additions of all methods, imported when they are chosen
-    records.py                  the run's folder: checkpoints (agent_checkpoints.py, play_state.py), metrics, episodes
-                                (episode_log.py), what was paid (paid_texts.py), recorded games (recordings.py)
+    run_writer.py               the run's folder: checkpoints (agent_checkpoints.py, play_state.py), metrics, episodes
+                                (episode_log.py), what was paid (paid_texts.py)
+    episode_recorder.py         records every Nth game
     clock.py                    when to save and to log
     guard.py                    what follows an update that is not finite
     model_flops.py              the share of the devices' peak
@@ -41,5 +42,5 @@ Where a change goes:
     another network             motif_jax/nets; another kind of network is a subclass of agent_networks.NetworkKind
     another addition            what a method checks and writes beside a training: a training_hook.TrainingHook
     another key                 config.py, of an algorithm algorithms/config.py
-    another metric              the metrics of an update in algorithms/, else records.py; docs/metrics.md lists them
+    another metric              the metrics of an update in algorithms/, else run_writer.py; docs/metrics.md lists them
 """

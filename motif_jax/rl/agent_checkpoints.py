@@ -16,7 +16,7 @@ import jax
 from motif_jax.core.checkpoint_items import ANY, JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
-from motif_jax.core.training import records
+from motif_jax.core.training import run_files
 from motif_jax.nets.policy import PolicyNetwork
 
 FOLDER = "checkpoints"
@@ -118,9 +118,9 @@ def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
     if _PROGRESS in items:
         return restore_progress(checkpoints, step).get(FILE_DIGESTS, {})
     return {
-        name.removeprefix(records.FILE_OF): digest
+        name.removeprefix(run_files.FILE_OF): digest
         for name, digest in _digests_of_clone(checkpoints, step).items()
-        if name.startswith(records.FILE_OF)
+        if name.startswith(run_files.FILE_OF)
     }
 
 
@@ -134,6 +134,6 @@ def started_from(checkpoints: Checkpoints, step: int) -> dict[str, str]:
 
 def _digests_of_clone(checkpoints: Checkpoints, step: int) -> dict[str, str]:
     """The digests in a checkpoint of a clone, which the trainer of datasets has trained; {} in others."""
-    if records.POSITION not in checkpoints.items(step):
+    if run_files.POSITION not in checkpoints.items(step):
         return {}
-    return checkpoints.restore(step, {records.POSITION: JSON})[records.POSITION]["digests"]
+    return checkpoints.restore(step, {run_files.POSITION: JSON})[run_files.POSITION]["digests"]

@@ -26,9 +26,9 @@ from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.episode_recorder import EpisodeRecorder, drop_recordings
 from motif_jax.rl.guard import Guard
-from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
-from motif_jax.rl.records import Records
+from motif_jax.rl.run_writer import RunWriter
 from motif_jax.rl.system import System
 
 
@@ -131,7 +131,7 @@ class AgentTraining:
             system = System(config, snapshot, recorder.take if recorder else None, workdir)
             self.system = system
             stack.callback(system.close)
-            records = enter(Records(config, workdir, checkpoints, system, clock, recorder, progress))
+            writer = enter(RunWriter(config, workdir, checkpoints, system, clock, recorder, progress))
             start = config.profile.start if self._hosts.is_first else None
             profiler = Profiler(workdir, start, config.profile.steps, config.profile.server_port)
             stack.callback(profiler.close)
@@ -148,7 +148,7 @@ class AgentTraining:
                 return False
             messages.play(0)  # the programs are compiled by now
             try:
-                self._learn(stop, system, stream, records, profiler, messages)
+                self._learn(stop, system, stream, writer, profiler, messages)
             except StoppedError:
                 self.was_left_unsaved = True
                 # A checkpoint that is being written is the one that the next start continues from.
@@ -167,7 +167,7 @@ class AgentTraining:
         stop: Interruption,
         system: System,
         stream: BatchStream,
-        records: Records,
+        writer: RunWriter,
         profiler: Profiler,
         messages: StartMessages,
     ) -> None:
@@ -179,42 +179,42 @@ class AgentTraining:
         clock.start()
         while True:
             # All hosts do the same after the same update.
-            is_stopping = self._conclude(system, stream, records, sums)
+            is_stopping = self._conclude(system, stream, writer, sums)
             is_stopping = is_stopping or (is_one_host and stop.requested)
-            if clock.finished or is_stopping or records.guard.exceeded:
+            if clock.finished or is_stopping or writer.guard.exceeded:
                 break
             batch = stream.get()
             if batch is None:
                 continue
             messages.learn()
             profiler.step(system.learner.version)
-            records.begin()
+            writer.begin()
             system.learner.step(batch)
             # The first host's clock decides for all.
             save = clock.save_is_due() and is_first
             log = clock.log_is_due() and is_first
             sums.launch([batch.num_steps, int(stop.requested), int(save), int(log)])
             # The host's work on the batch, while the devices update.
-            records.add(clock.steps + batch.num_steps, batch)
-        records.end(stream)
+            writer.add(clock.steps + batch.num_steps, batch)
+        writer.end(stream)
 
-    def _conclude(self, system: System, stream: BatchStream, records: Records, sums: HostSums) -> bool:
+    def _conclude(self, system: System, stream: BatchStream, writer: RunWriter, sums: HostSums) -> bool:
         """Waits for the running update, then counts, logs and saves; returns whether a host was asked to stop."""
         clock = self.clock
         system.learner.finish_update()
         # First of all: nothing may be launched or saved after an update that ends the run.
-        records.read_update()
+        writer.read_update()
         result = sums.result()
         if result is None:
             return False
         steps, stop, save, log = result
         clock.steps += steps
-        records.counted()
+        writer.counted()
         # The last row is written when no more episodes come.
         if log and not stop and not clock.finished:
-            records.log(stream.waiting())
+            writer.log(stream.waiting())
         if save or clock.save_step_is_passed():
-            records.save(asynchronous=True)
+            writer.save(asynchronous=True)
         return stop > 0
 
     def _print(self, line: str) -> None:

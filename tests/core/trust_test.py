@@ -11,7 +11,7 @@ import pytest
 from motif_jax import agents, rewards, wrappers
 from motif_jax.core import entry_points, run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.envs.replay import FORMAT, Recording
+from motif_jax.envs.recording import FORMAT, Recording
 from motif_jax.ilql import evaluate_text
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.play import evaluate

@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.core import metric_files, run_folder
 from motif_jax.core.checked_lines import LineWriter, read_lines
-from motif_jax.envs.replay import Recording
+from motif_jax.envs.recording import Recording
 from motif_jax.glam import trajectories as step_files
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import parquet as dialogue_files

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.envs import determinism, registry, replay
+from motif_jax.envs import determinism, registry
+from motif_jax.envs.recording import mismatch_error, record
 from motif_jax.motif import sampling
 from motif_jax.motif.sampling import ReplayedActions
 from motif_jax.play import visualize
@@ -71,8 +72,8 @@ def test_a_function_of_its_seed_passes():
 
 def test_a_recording_of_a_users_environment_does_not_blame_the_game():
     environment = registry.make("gym:Dice-v0")
-    recording = replay.record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))
-    line = str(replay.mismatch_error(recording))
+    recording = record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))
+    line = str(mismatch_error(recording))
     assert "nle" not in line
     assert "its pictures draw from the game's generator" in line
 

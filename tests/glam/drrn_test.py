@@ -19,7 +19,7 @@ from motif_jax.core.training import schedules
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import empty_observation
-from motif_jax.glam import drrn, drrn_update, replay
+from motif_jax.glam import drrn, drrn_update, replay_memory
 from motif_jax.rl import agent_networks
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.config import agent_config
@@ -182,21 +182,21 @@ def test_devices_remember_all_and_take_one_step(folder):
 
 @pytest.mark.slow
 def test_the_oldest_make_room():
-    memory = replay.empty(4, 3, jax.ShapeDtypeStruct((2,), jnp.uint16))
+    memory = replay_memory.empty(4, 3, jax.ShapeDtypeStruct((2,), jnp.uint16))
     for first, steps in ((0, 9), (3, 12)):
         rows = jnp.broadcast_to(jnp.arange(first, first + 3)[:, None], (3, 3))
         shown = jnp.broadcast_to(rows[:, :1, None], (3, 4, 2)).astype(jnp.uint16)
-        more = replay.ReplayMemory(shown, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
-        memory = replay.add(memory, more)
-        assert replay.steps_in(memory) == steps
-    steps = replay.draw(jax.random.key(0), memory, 12)
+        more = replay_memory.ReplayMemory(shown, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
+        memory = replay_memory.add(memory, more)
+        assert replay_memory.steps_in(memory) == steps
+    steps = replay_memory.draw(jax.random.key(0), memory, 12)
     assert sorted(steps.action.tolist()) == sorted([2, 3, 4, 5] * 3)
     np.testing.assert_array_equal(steps.observation[:, 0], steps.action)
 
 
 def test_draws_are_of_different_numbers_each_as_likely():
     keys = jax.random.split(jax.random.key(0), 3000)
-    numbers = np.asarray(jax.jit(jax.vmap(lambda key: replay.distinct(key, jnp.int32(7), 3)))(keys))
+    numbers = np.asarray(jax.jit(jax.vmap(lambda key: replay_memory.distinct(key, jnp.int32(7), 3)))(keys))
     assert all(len(set(row)) == 3 for row in numbers.tolist())
     assert (numbers.min(), numbers.max()) == (0, 6)
     shares = np.bincount(numbers.reshape(-1), minlength=7) / len(keys)

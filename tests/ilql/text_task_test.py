@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.devices.parallel import AXIS, DataParallel
-from motif_jax.core.training.records import DEVICES
+from motif_jax.core.training.run_files import DEVICES
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import implicit_q

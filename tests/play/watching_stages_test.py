@@ -15,7 +15,7 @@ from rich.console import Console
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
-from motif_jax.envs.replay import Recording
+from motif_jax.envs.recording import Recording
 from motif_jax.play import evaluate, evaluation_files, evaluation_setup, keyboard, replay, visualize, watching
 from tests.play import untrained
 from tests.reward_fixtures import load_config

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from motif_jax import agents
 from motif_jax.core.errors import UserError
-from motif_jax.envs.replay import Recording
+from motif_jax.envs.recording import Recording
 from motif_jax.motif import collect
 from motif_jax.play import (
     agent_policy,
@@ -24,7 +24,7 @@ from motif_jax.play import (
     visualize,
 )
 from motif_jax.play.films import movie
-from motif_jax.rl import recordings
+from motif_jax.rl import episode_recorder
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.play.agent_runs import continuous_config
 from tests.reward_fixtures import load_config
@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("continuous") / "run"
     values = {"environment__text": "info:event", "actors__workers": 2, "actors__envs_per_worker": 2}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "_CLOSE_SECONDS", 240.0)
+        patch.setattr(episode_recorder, "_CLOSE_SECONDS", 240.0)
         runs.train(folder, continuous_config(**values, train_for_env_steps=640, record_every=3))
     return folder
 

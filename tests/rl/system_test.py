@@ -16,7 +16,7 @@ from motif_jax.rl import settings
 from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.records import Records
+from motif_jax.rl.run_writer import RunWriter
 from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_config, recall_training
 from tests.rl import language_training_test
@@ -104,20 +104,20 @@ def test_a_stopped_serial_run_loses_no_episode(
     config.reward.intrinsic_coefficient = 0.1
     stop = Interruption()
     reported: list[tuple[int, int]] = []
-    original_add = Records.add
-    original_reports = Records._reports
+    original_add = RunWriter.add
+    original_reports = RunWriter._reports
 
-    def add_and_stop(self: Records, step: int, batch: Any) -> None:
+    def add_and_stop(self: RunWriter, step: int, batch: Any) -> None:
         original_add(self, step, batch)
         stop.requested = True
 
-    def note_reports(self: Records, step: int) -> list[dict[str, Any]]:
+    def note_reports(self: RunWriter, step: int) -> list[dict[str, Any]]:
         reports = original_reports(self, step)
         reported.extend((report["env"], report["episode"]) for report in reports)
         return reports
 
-    monkeypatch.setattr(Records, "add", add_and_stop)
-    monkeypatch.setattr(Records, "_reports", note_reports)
+    monkeypatch.setattr(RunWriter, "add", add_and_stop)
+    monkeypatch.setattr(RunWriter, "_reports", note_reports)
     train(tmp_path, config, stop)
 
     lines = episodes(tmp_path)

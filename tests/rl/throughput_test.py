@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from motif_jax.rl.episode_log import EpisodeLog
-from motif_jax.rl.records import turns_per_second
+from motif_jax.rl.run_writer import turns_per_second
 
 
 def log_of(*fields: str) -> EpisodeLog:

@@ -16,7 +16,7 @@ from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.sections import Sharding
-from motif_jax.core.training import records, schedules
+from motif_jax.core.training import run_files, schedules
 from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.task import Task
 from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
@@ -87,7 +87,7 @@ def run(
     Args:
       config: the config as the trainer reads it.
       plain_config: the config as its file and flags set it, for the run folder.
-      identity: keys with which a run continues, as of `records.prepared`; `free` and `files` are its arguments, too.
+      identity: keys with which a run continues, as of `run_files.prepared`; `free` and `files` are its arguments, too.
       build: makes missing files in `workdir` and the run, or returns None after a request to stop, which its argument tells.
     """
     hosts = Hosts()
@@ -97,10 +97,10 @@ def run(
         nonlocal offline_run
         offline_run = build(lambda: stop.requested)
         if offline_run is not None:
-            records.refuse_other_data(workdir, offline_run.task.digests, offline_run.task.source)
+            run_files.refuse_other_data(workdir, offline_run.task.digests, offline_run.task.source)
 
     def make_on_first_host() -> None:
-        with records.prepared(workdir, plain_config, identity, files, free):
+        with run_files.prepared(workdir, plain_config, identity, files, free):
             make()
 
     with hosts.locked(workdir):

@@ -20,7 +20,7 @@ from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.profiling import Profiler
 from motif_jax.core.progress import Progress
 from motif_jax.core.training.config import DatasetConfig
-from motif_jax.core.training.records import RunFiles
+from motif_jax.core.training.run_files import RunFiles
 from motif_jax.core.training.task import Task, TrainingPosition, shapes_of
 from motif_jax.core.training.train_steps import Carry, make_train_steps
 from motif_jax.core.training.training_loop import TrainingLoop

@@ -24,7 +24,7 @@ from motif_jax.core.metric_files import best_row
 from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.profiling import Profiler
 from motif_jax.core.progress import Progress
-from motif_jax.core.training.records import RunFiles
+from motif_jax.core.training.run_files import RunFiles
 from motif_jax.core.training.task import TrainingPosition, diverged
 from motif_jax.core.training.task_use import TaskUse
 from motif_jax.core.training.train_steps import FINITE, Carry

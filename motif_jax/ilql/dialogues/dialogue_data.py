@@ -14,7 +14,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import digests, entry_points, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
-from motif_jax.core.training.records import FILE_OF
+from motif_jax.core.training.run_files import FILE_OF
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.ilql.config import DialogueFilter, InitialParameters, TextConfig

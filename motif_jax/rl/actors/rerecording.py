@@ -12,7 +12,7 @@ import numpy as np
 
 from motif_jax.core.files import finite
 from motif_jax.envs import registry
-from motif_jax.envs.replay import Recording, record
+from motif_jax.envs.recording import Recording, record
 from motif_jax.rl.actors.worker_process import note_progress
 
 FOLDER = "recordings"  # in a training's folder

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.core.training import records
+from motif_jax.core.training import run_files
 from tests.core.training.subtraction import FileCheckpoints
 
 
 @pytest.fixture
 def file_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "Checkpoints", FileCheckpoints)
+    monkeypatch.setattr(run_files, "Checkpoints", FileCheckpoints)

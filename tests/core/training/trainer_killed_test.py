@@ -17,7 +17,7 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.metrics import read_metrics
-from motif_jax.core.training.records import CHECKPOINTS, RESUME
+from motif_jax.core.training.run_files import CHECKPOINTS, RESUME
 from motif_jax.core.training.trainer import OfflineTrainer
 from tests import bigrams, processes, resumed
 

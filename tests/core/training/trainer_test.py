@@ -16,7 +16,7 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import read_metrics
-from motif_jax.core.training.records import RunFiles
+from motif_jax.core.training.run_files import RunFiles
 from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
 from tests.core.training.subtraction import Subtractor, evaluations_of, outcome_of, resume_points_of, train
 

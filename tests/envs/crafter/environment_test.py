@@ -12,7 +12,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import fixed_actions, play
-from motif_jax.envs.replay import Digest
+from motif_jax.envs.recording import Digest
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
 pytest.importorskip("crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'")

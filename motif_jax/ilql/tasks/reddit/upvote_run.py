@@ -17,7 +17,7 @@ from motif_jax.core import digests, seeds
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, replaced_folder
-from motif_jax.core.training import records
+from motif_jax.core.training import run_files
 from motif_jax.core.training.offline_run import OfflineRun, numbers_in
 from motif_jax.core.training.task import key_of
 from motif_jax.ilql.tasks.reddit import text_scorer
@@ -181,7 +181,7 @@ def _export(task: UpvoteTask, base: Path, settings: ModelConfig, workdir: Path) 
             longest = {text_scorer.LONGEST: task.config.max_len}
             atomic_write_json(part / text_scorer.DESCRIPTION, {**trained, **longest})
 
-    return records.export(workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save)
+    return run_files.export(workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save)
 
 
 def write(target: Path, settings: ModelConfig, params: Any, heads: Any, tokenizer: Path) -> None:

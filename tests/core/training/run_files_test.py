@@ -11,13 +11,13 @@ import pytest
 
 from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.errors import UserError
-from motif_jax.core.training import records
+from motif_jax.core.training import run_files
 from tests.core.training.subtraction import FileCheckpoints, Subtractor, train
 
 TEXT = {"the text": "a"}
 OTHER_TEXT = {"the text": "b", "more": "c"}
-TWO_DEVICES = {records.DEVICES: "2"}
-THREE_DEVICES = {records.DEVICES: "3"}
+TWO_DEVICES = {run_files.DEVICES: "2"}
+THREE_DEVICES = {run_files.DEVICES: "3"}
 
 # Digests of a run and of the data now, and the message after the folder's name.
 REFUSED = [
@@ -34,7 +34,7 @@ def stopped(tmp_path: Path, file_checkpoints: None) -> FileCheckpoints:
     """The resume points of a run in `tmp_path` that was stopped after its fourth step."""
     is_done = train(tmp_path, Subtractor(stop_at=3))
     assert not is_done
-    return FileCheckpoints(tmp_path / records.RESUME)
+    return FileCheckpoints(tmp_path / run_files.RESUME)
 
 
 def replace_digests(checkpoints: FileCheckpoints, digests: Mapping[str, str]) -> None:
@@ -60,7 +60,7 @@ def test_a_run_on_other_data_or_devices_is_refused(
     replace_digests(stopped, before)
 
     with pytest.raises(UserError, match=f"^{tmp_path} {message.format(source='a file')}"):
-        records.refuse_other_data(tmp_path, now, "a file")
+        run_files.refuse_other_data(tmp_path, now, "a file")
 
 
 @pytest.mark.parametrize(("before", "now", "message"), REFUSED)
@@ -77,12 +77,12 @@ def test_a_trainer_refuses_other_data_or_devices(
 
 @pytest.mark.usefixtures("stopped")
 def test_a_run_on_the_same_data_is_accepted(tmp_path: Path) -> None:
-    records.refuse_other_data(tmp_path, TEXT, "a text")
+    run_files.refuse_other_data(tmp_path, TEXT, "a text")
 
 
 @pytest.mark.usefixtures("file_checkpoints")
 def test_a_new_folder_accepts_any_data(tmp_path: Path) -> None:
-    records.refuse_other_data(tmp_path / "new", TEXT, "a text")
+    run_files.refuse_other_data(tmp_path / "new", TEXT, "a text")
 
 
 def test_a_checkpoint_of_another_layout_is_refused(tmp_path: Path, stopped: FileCheckpoints) -> None:
@@ -91,12 +91,12 @@ def test_a_checkpoint_of_another_layout_is_refused(tmp_path: Path, stopped: File
 
     message = r"checkpoint 4 is of a layout .*phase.*with the version in the run's"
     with pytest.raises(UserError, match=message):
-        records.refuse_other_data(tmp_path, TEXT, "a text")
+        run_files.refuse_other_data(tmp_path, TEXT, "a text")
 
 
 def start_run(folder: Path, config: dict[str, Any], refuses: bool) -> None:
     """Prepares a run that makes tokens and a tokenizer, and may be refused after that."""
-    with records.prepared(folder, {"stage": "a", **config}, ("stage",), ("tokens", "notes", "tokenizer")):
+    with run_files.prepared(folder, {"stage": "a", **config}, ("stage",), ("tokens", "notes", "tokenizer")):
         (folder / "tokens").mkdir(exist_ok=True)
         (folder / "tokenizer").touch()
         if refuses:
@@ -154,7 +154,7 @@ class ExportedRun:
         self.written: list[tuple[dict[str, Any], int, int]] = []
 
     def export(self) -> Path:
-        return records.export(self.folder, self.description, {"about": JSON}, self._write)
+        return run_files.export(self.folder, self.description, {"about": JSON}, self._write)
 
     def _write(self, items: dict[str, Any], trained: dict[str, Any]) -> None:
         self.written.append((items, trained["evaluation"], trained["step"]))

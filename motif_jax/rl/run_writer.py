@@ -27,11 +27,11 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.episode_log import HALVES, EpisodeLog
+from motif_jax.rl.episode_recorder import EpisodeRecorder
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.model_flops import DeviceUse
 from motif_jax.rl.paid_texts import PaidTextLog, as_table
-from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
 from motif_jax.rl.training_hook import TrainingHook, hooks_of
 
@@ -40,8 +40,8 @@ _LAG = "lag/mean"
 _TURNS = "turns"
 
 
-class Records(ExitStack):
-    """Writes a run's records; with several hosts the first writes for all.
+class RunWriter(ExitStack):
+    """Writes the files of a run; with several hosts the first writes for all.
 
     Args:
       recorder: records games; None where none are recorded.

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from motif_jax.core.devices.services import ServiceFailedError
-from motif_jax.envs.replay import Recording
+from motif_jax.envs.recording import Recording
 from motif_jax.rewards import RewardKind, Values
-from motif_jax.rl import recordings, reward_kinds
+from motif_jax.rl import episode_recorder, reward_kinds
 from motif_jax.rl.actors.group import episode_seed
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.actors.worker_process import WorkerProcess
-from motif_jax.rl.recordings import ActionCollector, EpisodeRecorder, drop_recordings
+from motif_jax.rl.episode_recorder import ActionCollector, EpisodeRecorder, drop_recordings
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import column, episodes, steps_of, train
 
@@ -29,7 +29,7 @@ OPTIONS = {"cues": 4, "delay": 4, "max_episode_steps": 100}
 
 @pytest.fixture(autouse=True)
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recordings, "_CLOSE_SECONDS", 240.0)
+    monkeypatch.setattr(episode_recorder, "_CLOSE_SECONDS", 240.0)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_process_that_dies_is_replaced(
                 os.kill(self.process.pid, signal.SIGKILL)
             started.append(self)
 
-    monkeypatch.setattr(recordings, "WorkerProcess", Mortal)
+    monkeypatch.setattr(episode_recorder, "WorkerProcess", Mortal)
     wrong = wrong_answer(3)
     with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
         for episode in range(3):
@@ -137,7 +137,7 @@ def test_recordings_of_games_that_are_played_again_are_removed(tmp_path: Path) -
 def test_games_that_come_too_fast_are_counted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recordings, "_MAX_WAITING", 0)
+    monkeypatch.setattr(episode_recorder, "_MAX_WAITING", 0)
     with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 2) as recorder:
         for episode in range(4):
             play(recorder, 0, episode, 0)
@@ -167,7 +167,7 @@ class DeadProcess:
 
 def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeadProcess, "closed", 0)
-    monkeypatch.setattr(recordings, "WorkerProcess", DeadProcess)
+    monkeypatch.setattr(episode_recorder, "WorkerProcess", DeadProcess)
 
     def record() -> None:
         with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
