@@ -7,7 +7,6 @@ Every folder above may write with it: it imports core alone, and nothing here im
     text_tables    tables for a terminal and as Markdown
     charts, plots  line charts and intervals as SVG in a page, and as files
     html           the frame of a page, cells, escapes
-    token_page     texts token by token, coloured by a number
     page           sections with tables, charts and folds, as HTML, Markdown and JSON
-    token_page     texts token by token, with rows of numbers
+    token_page     texts token by token, with rows of numbers, coloured by one of them
 """

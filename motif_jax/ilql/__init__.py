@@ -1,9 +1,8 @@
 """ILQL: agents that speak, learned offline from recorded dialogues (Snell et al. 2022).
 
-A language model proposes tokens and learned values steer it. Values are learned by implicit Q-learning: V is an expectile of
-the target Q (section 4 of the paper, equation 3), Q regresses on reward plus V, and the policy imitates the data, weighted or
-not. Filtered cloning, CQL, Psi, BCQ, CHAI, AWAC, SARSA and the decision transformer are variants of the same training. The
-order to read:
+A language model proposes tokens and learned values steer it: V is an expectile of the target Q (section 4 of the paper, equation
+3), Q regresses on reward plus V, and the policy imitates the data, weighted or not. Filtered cloning, CQL, Psi, BCQ, CHAI, AWAC,
+SARSA and the decision transformer are variants of the same training. The order to read:
 
     train_text.py                   the command
     text_run.py                     builds the training: agent, initial parameters, data, task
@@ -17,9 +16,8 @@ order to read:
     methods/text_methods.py         which method has which loss
     agent/target_network.py         targets follow the Qs
 
-From a step to the expectile regression: `TextTraining.guarded_step` (text_task.py) differentiates `Objective.measured`
-(text_objective.py), which calls `Rule.losses` (text_methods.py), `losses` and `expectile_errors` (implicit_q.py; the expectile is
-equation 5 of Kostrikov et al. 2022). An evaluation reaches the same losses by `Objective.terms`.
+From a step to the expectile (equation 5 of Kostrikov et al. 2022): `TextTraining.guarded_step` differentiates
+`Objective.measured`, which calls `Rule.losses`, `implicit_q.losses` and `expectile_errors`; an evaluation calls `Objective.terms`.
 
 Then the agent speaks:
 
@@ -27,8 +25,7 @@ Then the agent speaks:
     agent/text_session.py           many dialogues at once, whose caches grow with them (text_programs.py, decode_state.py)
     agent/agent_folder.py           the folder of a trained agent
     evaluate_text.py, play_text.py  games, tables, a person at the terminal; rank_text.py ranks utterances (evaluation/)
-    methods/text_ppo.py             PPO on the agent's own texts (token_ppo.py has the loss)
-    methods/chai.py                 CHAI's conservative term, for candidates of dialogues/candidate_batches.py
+    methods/text_ppo.py             PPO on the agent's texts (token_ppo.py); chai.py is CHAI's term for candidates of dialogues
 
 tasks/ has the games: Wordle, visual dialogue, replies to comments, BabyAI-Text, dialogues of your own; contract.py is what a
 task must have. collect_text.py collects a task's dialogues; train_upvote.py trains a model that rewards replies.
@@ -36,7 +33,7 @@ task must have. collect_text.py collects a task's dialogues; train_upvote.py tra
 Where a change goes:
 
     another loss or method          a Rule of methods/text_methods.py, or `config.method.name=module:Class`
-    another conservative term   `action_q` of a Rule: it has Q of every token
+    another conservative term       `action_q` of a Rule: it has Q of every token
     another task                    a subclass of tasks.contract.TextTask
     another way to decode           agent/decoding.py
     another key of a command        config.py, evaluation/config.py

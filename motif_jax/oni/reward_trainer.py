@@ -158,10 +158,6 @@ class Trainer:
         self.state = outcome.state
         return outcome
 
-    def is_open(self) -> bool:
-        """Whether jobs may run; False from the beginning of `close` on."""
-        return not self._closing.is_set()
-
     def close(self) -> None:
         """Ends the running job after its current step; its outcome is lost."""
         self._closing.set()

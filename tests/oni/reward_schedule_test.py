@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import queue
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,6 @@ from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import Examples, LabelSet
 from motif_jax.oni.reward_schedule import LARGE, MOST_OWED, Schedule, draws
 from motif_jax.oni.reward_trainer import Model, Trainer, TrainingBatch, TrainingJob, take_steps
-from tests.processes import wait_until
 
 
 def test_a_label_calls_for_steps_that_are_taken_a_few_an_update() -> None:
@@ -177,27 +177,24 @@ def two_steps() -> TrainingJob:
 
 
 def test_a_closed_training_ends_after_its_current_step() -> None:
-    began = threading.Event()
-    may_go_on = threading.Event()
+    starts: queue.Queue[None] = queue.Queue()
 
-    def wait_in_step() -> None:
-        began.set()
-        assert may_go_on.wait(60)
+    def step_slowly() -> None:
+        starts.put(None)
+        time.sleep(0.01)
 
-    model = RecordedModel(before_step=wait_in_step)
+    model = RecordedModel(before_step=step_slowly)
     trainer = Trainer(model, state_with(0), 1, in_thread=True)
+    steps = 1000  # 10 s of work
+    trainer.begin(TrainingJob(0, [np.zeros(1, np.int64)] * steps, three_labels().first(1), np.arange(1)))
+    starts.get(timeout=60)
+    job = trainer.running
+    assert job is not None
 
-    draws_of_a_long_job = [np.zeros(1, np.int64)] * 1000
-    trainer.begin(TrainingJob(0, draws_of_a_long_job, three_labels().first(1), np.arange(1)))
-    assert began.wait(60)
-    closing = threading.Thread(target=trainer.close)
-    closing.start()
-    wait_until(lambda: not trainer.is_open(), "the trainer is to close")
-    may_go_on.set()
-    closing.join(60)
+    trainer.close()
 
-    assert not closing.is_alive()
-    assert len(model.batches) == 1
+    assert isinstance(job.exception(timeout=0), StoppedError)
+    assert len(model.batches) == 1 + starts.qsize() < steps
 
 
 def test_batches_of_a_job_are_padded_with_weight_0() -> None:
