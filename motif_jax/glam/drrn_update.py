@@ -206,3 +206,7 @@ class DrrnAlgorithm(Algorithm):
 
     def with_training_parts(self, state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
         return with_memory(state, network, plan)
+
+    def minibatches(self, plan: UpdatePlan) -> int:
+        """1: an update learns from steps of the memory."""
+        return 1

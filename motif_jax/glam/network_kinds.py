@@ -96,6 +96,10 @@ class LanguageNetworkKind(NetworkKind):
         return model.max_length - _ACTION_TOKENS
 
     @classmethod
+    def product_dtype(cls, config: AgentConfig) -> str:
+        return config.network.dtype
+
+    @classmethod
     def counted(cls, config: AgentConfig, network: PolicyNetwork, params: Any) -> tuple[PolicyNetwork, Any]:
         return network, jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
 

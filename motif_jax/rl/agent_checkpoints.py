@@ -7,7 +7,7 @@ serial run (`play_state`), and `progress` (counters and episode statistics, JSON
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from motif_jax.nets.policy import PolicyNetwork
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
-# Fields of a training state that no checkpoint has: every start reads or computes them again.
-NOT_SAVED = ("reward_params", "frozen", "reference")
 # Entry of the progress: `NetworkKind.file_digests` of the training.
 FILE_DIGESTS = "read_anew"
 # Entry of the progress: `NetworkKind.start_digests` of the training.
@@ -84,20 +82,23 @@ class Snapshot:
             )
 
 
-def items_of_learner(state: Any) -> dict[str, Any]:
-    """The checkpoint's items of a training state."""
+def items_of_learner(state: Any, constant: Collection[str]) -> dict[str, Any]:
+    """The checkpoint's items of a training state.
+
+    Args:
+      constant: names of the fields that no checkpoint holds (`StateFields.constant`): every start reads or computes them again.
+    """
     learner = {}
     for name, value in state._asdict().items():
         # Orbax saves no empty trees.
-        if name not in ("params", *NOT_SAVED) and jax.tree.leaves(value):
+        if name not in ("params", *constant) and jax.tree.leaves(value):
             learner[name] = value
     return {_PARAMS: state.params, _LEARNER: learner}
 
 
-def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
-    """The training state in `snapshot`, as numpy arrays, without `NOT_SAVED`; `make_state` is only traced, for the shapes."""
-    shapes = jax.eval_shape(make_state)
-    items = snapshot.take(items_of_learner(shapes))
+def take_learner(snapshot: Snapshot, shapes: Any, constant: Collection[str]) -> Any:
+    """The training state in `snapshot`, as numpy arrays; its `constant` fields are those of `shapes`, a state of shapes."""
+    items = snapshot.take(items_of_learner(shapes, constant))
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
 
 

@@ -78,6 +78,11 @@ class NetworkKind(abc.ABC):
         return None
 
     @classmethod
+    def product_dtype(cls, config: AgentConfig) -> str | None:
+        """The dtype in which the network multiplies, which decides the devices' peak rate; None: their share of it is not logged."""
+        return None
+
+    @classmethod
     def counted(
         cls, config: AgentConfig, network: PolicyNetwork, params: Any
     ) -> tuple[PolicyNetwork, Any] | None:

@@ -179,9 +179,15 @@ class AgentConfig:
 
 @section_class
 class AnyAlgorithm:
-    """The section `algorithm` of an algorithm from outside the package; it has all keys that the config gives it."""
+    """The section `algorithm` of an algorithm from outside the package; it has all keys that the config gives it.
+
+    Attributes:
+      epochs, minibatches: see `Algorithm.epochs` and `Algorithm.minibatches`; 1 where the config has no such key.
+    """
 
     name: str = ""
+    epochs: int = 1
+    minibatches: int = 1
 
 
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:

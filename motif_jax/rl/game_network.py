@@ -35,6 +35,10 @@ class GameNetworkKind(NetworkKind):
         return {"fields": [film.INSTRUCTION]} if reads_words else {}
 
     @classmethod
+    def product_dtype(cls, config: AgentConfig) -> str:
+        return config.network.dtype
+
+    @classmethod
     def counted(cls, config: AgentConfig, network: PolicyNetwork, params: Any) -> tuple[PolicyNetwork, Any]:
         return published_form(config.network, network)
 

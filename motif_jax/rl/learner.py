@@ -17,7 +17,7 @@ from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.interruption import Patience
 from motif_jax.core.training.finite import all_finite, keep_if
-from motif_jax.rl import agent_checkpoints
+from motif_jax.rl.algorithms.algorithm import StateFields
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.algorithms.update import EXTREMES
 from motif_jax.rl.batcher import Batch
@@ -28,10 +28,20 @@ Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 _REDUCTIONS: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
 # A finite update has finite metrics in these groups; others may be means over no rows.
 _FINITE_GROUPS = ("loss/", "optimizer/", "reward/", "value/")
-# Fields of a training state that a skipped update changes, too: counts, and the memory of played steps, which is too large to
-# be copied.
-_COUNTS = ("step", "env_steps")
-_MEMORY = "memory"
+
+
+class StateUse(NamedTuple):
+    """What a learner does with the parts of a training state.
+
+    Attributes:
+      fields: see `Algorithm.state_fields`.
+      shares_frozen: publishes the frozen part of the state without a copy; allowed only where nobody acts during updates.
+      published: takes from a state the part that is published.
+    """
+
+    fields: StateFields
+    shares_frozen: bool = False
+    published: Callable[[Any], Any] = operator.attrgetter("params")
 
 
 class Failure(NamedTuple):
@@ -49,8 +59,6 @@ class Learner:
 
     Args:
       update: of an algorithm, see `Algorithm.make_update`.
-      shares_frozen: publishes the frozen part of the state without a copy; allowed only where nobody acts during updates.
-      published: takes from a state the part that is published.
 
     Attributes:
       state: the training state on the learner's devices.
@@ -68,11 +76,9 @@ class Learner:
         parallel: DataParallel,
         publisher: Publisher,
         meters: Meters,
-        shares_frozen: bool = False,
-        published: Callable[[Any], Any] = operator.attrgetter("params"),
+        use: StateUse,
     ) -> None:
-        self._shares_frozen = shares_frozen
-        self._published = published
+        self._use = use
         self._publisher = publisher
         self._parallel = parallel
         self._meters = meters
@@ -87,13 +93,14 @@ class Learner:
             new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
 
             # Constant parts and the memory are not checked, and `keep_if` would copy them.
-            unchecked = {name: () for name in (*agent_checkpoints.NOT_SAVED, _MEMORY) if name in new._fields}
+            memory = ("memory",) if use.fields.memory else ()
+            unchecked = dict.fromkeys((*use.fields.constant, *memory), ())
             new_checked = new._replace(**unchecked)
             is_finite = all_finite(new_checked)
             watched = [value for name, value in metrics.items() if name.startswith(_FINITE_GROUPS)]
             next_state = keep_if(is_finite & all_finite(watched), new_checked, state._replace(**unchecked))
             next_state = next_state._replace(**{name: getattr(state, name) for name in unchecked})
-            counts = {name: getattr(new, name) for name in (*_COUNTS, _MEMORY) if name in new._fields}
+            counts = {name: getattr(new, name) for name in (*use.fields.counts, *memory)}
 
             # One array, so one transfer, instead of dozens.
             self._metric_names[:] = sorted(metrics)
@@ -151,8 +158,8 @@ class Learner:
 
     def publish(self) -> None:
         """Publishes the parameters of `state`, as the learner does after every update, and after a new state was set."""
-        params = self._parallel.acting(self._published(self.state))
-        if self._shares_frozen:
+        params = self._parallel.acting(self._use.published(self.state))
+        if self._use.shares_frozen:
             frozen = self._parallel.acting(self.state.frozen)
             self._publisher.publish(self.version, params, frozen)
         else:

@@ -14,6 +14,7 @@ from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -47,14 +48,14 @@ class DeviceUse:
     Rows count as often as they are learned from; what a gradient computes again does not count.
 
     Args:
-      state: a training state, with parameters and, if it has any, frozen ones.
+      params: all parameters of the network, frozen ones too.
     """
 
     def __init__(
         self,
         config: AgentConfig,
         network: PolicyNetwork,
-        state: Any,
+        params: Any,
         learning: Sequence[jax.Device],
         acting: Sequence[jax.Device],
     ) -> None:
@@ -62,22 +63,22 @@ class DeviceUse:
         self._learned_flops = 0.0  # since the last `metrics`
         self._forward_flops = 0.0  # of a row of the newest batch
         self._flops_by_shapes: dict[tuple[tuple[int, ...], ...], tuple[float, float]] = {}
-        # () where nothing is frozen: see `PpoTrainState.frozen`.
-        frozen = getattr(state, "frozen", ()) or {}
-        if not hasattr(config.network, "dtype"):
+        network_kind = agent_networks.class_of(config)
+        dtype = network_kind.product_dtype(config)
+        if dtype is None:
             return
-        self._peak = peak_flops(learning[0], config.network.dtype, config.matmul_precision)
+        self._peak = peak_flops(learning[0], dtype, config.matmul_precision)
         if self._peak is None:
             return
-        params = {**state.params, **frozen} if frozen else state.params
-        counted = agent_networks.class_of(config).counted(config, network, params)
+        counted = network_kind.counted(config, network, params)
         if counted is None:
             self._peak = None
             return
         self._network, self._params = counted
         self._learning_count = len(learning)
         self._device_count = len({*learning, *acting})  # one that learns and acts is one device
-        self._rows = settings.columns(config) * (config.rollout + 1) * getattr(config.algorithm, "epochs", 1)
+        epochs = algorithm_of(config).epochs(plan_of(config))
+        self._rows = settings.columns(config) * (config.rollout + 1) * epochs
 
     def add(self, batch: Batch) -> None:
         """Counts a batch that is learned from."""

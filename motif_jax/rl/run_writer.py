@@ -70,7 +70,7 @@ class RunWriter(ExitStack):
         self._averages = Averages()
         self._learning = settings.learner_devices(config.devices)
         acting = settings.actor_devices(config.devices)
-        self._device_use = DeviceUse(config, system.network, system.learner.state, self._learning, acting)
+        self._device_use = DeviceUse(config, system.network, system.network_params(), self._learning, acting)
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
         network_kind = agent_networks.class_of(config)

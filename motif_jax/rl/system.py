@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
+from motif_jax.core import config as checks
 from motif_jax.core.checkpoint_items import ANY
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.sharding import Sharded
-from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import never
 from motif_jax.core.training import schedules
 from motif_jax.rl import (
@@ -35,7 +35,7 @@ from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.intrinsic import RewardKind, RunSetup
-from motif_jax.rl.learner import Learner
+from motif_jax.rl.learner import Learner, StateUse
 from motif_jax.rl.publishing import Placement, Publisher
 from motif_jax.rl.reward_keys import SENTENCE
 from motif_jax.rl.reward_lookup import RewardLookup
@@ -80,6 +80,7 @@ class System:
 
         algorithm = algorithm_of(config)
         state, saved_play = self._make_state(algorithm, snapshot)
+        self._state_fields = algorithm.state_fields(state)
         self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
         actor_devices: Sequence[Placement] = settings.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
@@ -135,8 +136,10 @@ class System:
         if snapshot is None:
             state = make()
         else:
-            state = agent_checkpoints.take_learner(snapshot, make)
-            if jax.tree.leaves(getattr(state, "reference", ())):
+            shapes = jax.eval_shape(make)
+            fields = algorithm.state_fields(shapes)
+            state = agent_checkpoints.take_learner(snapshot, shapes, fields.constant)
+            if fields.reference and jax.tree.leaves(state.reference):
                 state = state._replace(reference=make().reference)
             if self.reward is not None and self.reward.keeps_state:
                 item = agent_checkpoints.REWARD
@@ -156,10 +159,9 @@ class System:
         update = algorithm.make_update(self.network, self.optimizer, plan, reward_fn=reward_fn)
         frozen = self.network.frozen()
         if frozen:
-            if "frozen" not in state._fields:
-                raise UserError(
-                    "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
-                )
+            name = self.config.algorithm.name
+            allowed = "'ppo' with config.lora.patterns, or a class whose training state has a field 'frozen'"
+            checks.require(self._state_fields.frozen, "algorithm.name", name, allowed)
             state = state._replace(frozen=frozen)
 
         # The learner's copy of frozen parameters suffices where only its first device acts, or the devices of a split model.
@@ -167,8 +169,15 @@ class System:
         shares_frozen = bool(frozen) and learners_act and settings.takes_turns(self.config)
         published, prepare = algorithm.acting_parts(plan, self.network.prepare)
         publisher = Publisher(actor_devices, prepare, {} if shares_frozen else frozen)
-        learner = Learner(update, state, self.parallel, publisher, self.meters, shares_frozen, published)
-        return learner, publisher
+        use = StateUse(self._state_fields, shares_frozen, published)
+        return Learner(update, state, self.parallel, publisher, self.meters, use), publisher
+
+    def network_params(self) -> Any:
+        """All parameters of the learner's network: the trained ones, and the frozen ones if there are any."""
+        state = self.learner.state
+        if self._state_fields.frozen and state.frozen:
+            return {**state.params, **state.frozen}
+        return state.params
 
     def _restore_play(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continues the running episodes of a checkpoint, see `play_state.of`."""
@@ -231,7 +240,7 @@ class System:
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The checkpoint's items of all parts, and their entries of its progress."""
-        items = agent_checkpoints.items_of_learner(self.learner.state)
+        items = agent_checkpoints.items_of_learner(self.learner.state, self._state_fields.constant)
         if self.reward is not None and self.reward.keeps_state:
             items[agent_checkpoints.REWARD] = self.reward.state()
         if self.config.serial:

@@ -47,7 +47,7 @@ def agent(tmp_path_factory):
 def test_parameters_that_are_not_finite_are_not_evaluated(tmp_path):
     state = untrained.state_of(untrained.write(tmp_path, "recall", {}), 200)
     state = state._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, state.params))
-    items = agent_checkpoints.items_of_learner(state)
+    items = agent_checkpoints.items_of_learner(state, ("reward_params",))
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
         agent_checkpoints.save(checkpoints, 200, items, {}, {}, asynchronous=False)
     with pytest.raises(UserError, match=r"at step 200 .*not finite.*there are 100"):

@@ -33,7 +33,7 @@ def write(folder: Path, variant: str, changes: dict[str, Any], returns: Any = No
     network = make_agent_network(section, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
-            items = agent_checkpoints.items_of_learner(state_of(network, step))
+            items = agent_checkpoints.items_of_learner(state_of(network, step), ("reward_params",))
             metrics = {"episode/return": score}
             agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, False)
     return network

@@ -31,10 +31,11 @@ from motif_jax.play import agent_policy
 from motif_jax.rewards import RewardSetup
 from motif_jax.rl import batcher, inference
 from motif_jax.rl.algorithms import appo
+from motif_jax.rl.algorithms.algorithm import StateFields
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES
 from motif_jax.rl.call_packing import CallLayout
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.learner import Learner
+from motif_jax.rl.learner import Learner, StateUse
 from motif_jax.rl.publishing import Publisher
 from motif_jax.schema import read_section
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
@@ -88,7 +89,8 @@ def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Any
     if reward is not None:
         state = state._replace(reward_params=reward.params)
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
-    learner = Learner(update, state, parallel, Mock(), Meters())
+    use = StateUse(StateFields.named_in(state))
+    learner = Learner(update, state, parallel, Mock(), Meters(), use)
     batch = random_batch(SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0)
     return learner.update_program, learner.state, parallel.put_batch(batch, BATCH_AXES)
 

@@ -19,12 +19,13 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.interruption import Patience, StoppedError
 from motif_jax.rl import batch_stream, settings
 from motif_jax.rl import learner as learner_module
+from motif_jax.rl.algorithms.algorithm import StateFields
 from motif_jax.rl.algorithms.appo import AppoTrainState
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.inference import Inference
-from motif_jax.rl.learner import Averages, Learner
+from motif_jax.rl.learner import Averages, Learner, StateUse
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_training
@@ -86,7 +87,8 @@ def held_learner(updates: HeldUpdates) -> Learner:
     zero = jnp.zeros((), jnp.int32)
     state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
     parallel = DataParallel(jax.devices()[:1])
-    learner = Learner(lambda *_, **__: None, state, parallel, publisher, Meters())  # type: ignore[arg-type, return-value]
+    use = StateUse(StateFields.named_in(state))
+    learner = Learner(lambda *_, **__: None, state, parallel, publisher, Meters(), use)  # type: ignore[arg-type, return-value]
     learner.update_program = updates
     return learner
 
@@ -119,7 +121,8 @@ def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> 
     publisher = Publisher(jax.devices()[:1], lambda params: params)
     zero = jnp.zeros((), jnp.int32)
     state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
-    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
+    use = StateUse(StateFields.named_in(state))
+    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters, use)  # type: ignore[arg-type, return-value]
     learner.update_program = updates
     clock = [100.0]
     monkeypatch.setattr(learner_module.time, "perf_counter", lambda: clock[0])
@@ -210,7 +213,8 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
     device = jax.devices()[0]
     state = Memory({"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)})
     publisher = Publisher([device], lambda params: params)
-    learner = Learner(update, state, parallel, publisher, meters, shares_frozen=True)
+    use = StateUse(StateFields.named_in(state), shares_frozen=True)
+    learner = Learner(update, state, parallel, publisher, meters, use)
     batches = []
     outcomes = []  # metrics, state and published parameters after each update
     for loss, change in ((0.5, 1.0), (jnp.nan, 2.0), (0.5, jnp.inf), (0.25, 4.0)):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,6 @@ from motif_jax.rl.model_flops import DeviceUse, row_flops
 from tests.made_up_devices import MadeUpDevice
 from tests.reward_fixtures import load_config
 from tests.rl.runs import column
-
-
-class State(NamedTuple):
-    """A training state as far as parameters are read."""
-
-    params: dict[str, Any]
-
 
 DEVICE = MadeUpDevice("NVIDIA H100 80GB HBM3")
 ROLLOUT = 16
@@ -49,7 +42,7 @@ def small_training() -> tuple[AgentConfig, PolicyNetwork, Batch]:
 
 def test_shares_of_the_peak_of_learning_and_of_everything() -> None:
     config, network, batch = small_training()
-    use = DeviceUse(config, network, State({}), [DEVICE], [DEVICE])
+    use = DeviceUse(config, network, {}, [DEVICE], [DEVICE])
     for _ in range(3):
         use.add(batch)
     reading = Reading({"inference/rows": 500.0, "learner/update": 0.5}, {}, {}, 4.0)

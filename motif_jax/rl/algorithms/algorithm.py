@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -23,7 +23,7 @@ class UpdatePlan:
     """The values of a training's config that an algorithm reads.
 
     Attributes:
-      algorithm: the section `config.algorithm`.
+      algorithm: the section `config.algorithm`; that of an algorithm from outside the package is `config.AnyAlgorithm`.
       reward: coefficients that add the task's reward and the intrinsic one.
       train_for_env_steps: length of the run, over which the learning rate falls.
       batch_size: environment steps of an update, of all devices together.
@@ -41,14 +41,54 @@ class UpdatePlan:
     network: str = "game"
 
 
+class StateFields(NamedTuple):
+    """Which fields a training state has besides `params`, `step` and those that only its algorithm reads.
+
+    Attributes:
+      reward_params: parameters of a reward that is computed in the update, () without one. No update changes them, and no checkpoint
+        holds them.
+      env_steps: environment steps so far. An update that is skipped because it is not finite counts, as it does in `step`.
+      memory: played steps. It keeps the batch of a skipped update, and is not checked for finite numbers: it is too large to be copied.
+      frozen: parameters that no update changes and that no checkpoint holds, () without any: the base of low-rank additions.
+      reference: parameters of another policy that no update changes and that no checkpoint holds, () without any. A run that resumes
+        computes them again by `make_state` and `with_training_parts`.
+    """
+
+    reward_params: bool = False
+    env_steps: bool = False
+    memory: bool = False
+    frozen: bool = False
+    reference: bool = False
+
+    @classmethod
+    def named_in(cls, state: Any) -> StateFields:
+        """Those among the names of the fields of `state`, a NamedTuple."""
+        return cls(*(name in state._fields for name in cls._fields))
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """Names of the fields that no update changes and no checkpoint holds."""
+        has_field = {
+            "reward_params": self.reward_params,
+            "frozen": self.frozen,
+            "reference": self.reference,
+        }
+        return tuple(name for name, is_there in has_field.items() if is_there)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Names of the fields that a skipped update changes, too; the memory is not among them."""
+        return ("step", "env_steps") if self.env_steps else ("step",)
+
+
 class Algorithm(abc.ABC):
     """An update algorithm, such as `appo.AppoAlgorithm` and `ppo_update.PpoAlgorithm`.
 
     Its training state is a NamedTuple with at least these fields:
       params: the network's parameters.
       step: int32 scalar, the number of updates so far.
-      reward_params: parameters of a reward that is computed in the update; () without one. No checkpoint holds them.
-    A field `memory` of played steps keeps the batch of an update that is skipped because it is not finite.
+    It may have those of `StateFields`, and others that only the algorithm reads. Rewards that are computed in the update, as a frozen
+    Motif's, need `reward_params`.
 
     An algorithm of yours needs the three abstract methods, and need not be a subclass. `update.make` builds an update around its
     optimiser steps, with rewards, counters and the metrics that all updates have.
@@ -81,13 +121,21 @@ class Algorithm(abc.ABC):
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:  # noqa: B027 (there may be nothing to check)
         """Raises UserError where an update does not divide over `devices`; devices that share one split network count as one."""
 
+    def state_fields(self, state: Any) -> StateFields:
+        """Which of the fields that a training treats specially `state` has; by default those that have the names."""
+        return StateFields.named_in(state)
+
+    def epochs(self, plan: UpdatePlan) -> int:
+        """Number of times that an update learns from each row of a batch."""
+        return plan.algorithm.epochs
+
     def minibatches(self, plan: UpdatePlan) -> int:
         """Number of parts into which the rollouts of each device must divide."""
-        return getattr(plan.algorithm, "minibatches", 1)
+        return plan.algorithm.minibatches
 
     def optimizer_steps(self, plan: UpdatePlan) -> int:
         """Number of optimiser steps of an update."""
-        return getattr(plan.algorithm, "epochs", 1) * self.minibatches(plan)
+        return self.epochs(plan) * self.minibatches(plan)
 
     def acting_parts(
         self, plan: UpdatePlan, prepare: Callable[[Any], Any]

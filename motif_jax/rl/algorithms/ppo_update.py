@@ -356,5 +356,9 @@ class PpoAlgorithm(Algorithm):
         fits = not plan.compat.glam_value_broadcast or part % min(peers, part) == 0
         checks.require(fits, "algorithm.broadcast_rows", peers, divisor_or_more)
 
+    def minibatches(self, plan: UpdatePlan) -> int:
+        """1: minibatches are of steps or of sequences, not of rollouts."""
+        return 1
+
     def optimizer_steps(self, plan: UpdatePlan) -> int:
         return plan.algorithm.epochs * (plan.batch_size // plan.algorithm.minibatch_size)
