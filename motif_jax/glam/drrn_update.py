@@ -21,7 +21,8 @@ from motif_jax.core.training import reductions
 from motif_jax.glam import replay_memory
 from motif_jax.glam.config import QLearning
 from motif_jax.glam.replay_memory import ReplayMemory, ReplaySteps
-from motif_jax.rl.algorithms import losses, trajectory, update
+from motif_jax.nets import categorical
+from motif_jax.rl.algorithms import trajectory, update
 from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.algorithms.update import Apply
@@ -179,7 +180,7 @@ def _gradient(
     return gradients, {
         "loss/total": total,
         "loss/value": total,
-        "policy/entropy": reductions.mean(losses.entropy(values), steps.valid, axis_name),
+        "policy/entropy": reductions.mean(categorical.entropy(values), steps.valid, axis_name),
         "value/mean": reductions.mean(jnp.max(values, axis=1), steps.valid, axis_name),
         "value/target_mean": reductions.mean(target, steps.valid, axis_name),
     }

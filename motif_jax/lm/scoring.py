@@ -12,6 +12,7 @@ from motif_jax.lm.candidate_scores import LOG_PROBABILITY, candidate_scores
 from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.network import States
+from motif_jax.nets import categorical
 
 
 class CandidateScores(NamedTuple):
@@ -128,10 +129,10 @@ def look(
 
     def measure(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         row_states, row_tokens = rows
-        log_probs = jax.nn.log_softmax(model.logits(params, row_states))
+        logits = model.logits(params, row_states)
+        log_probs = jax.nn.log_softmax(logits)
         chosen = jnp.take_along_axis(log_probs, row_tokens[:, None], axis=-1)[:, 0]
-        entropies = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
-        return chosen, entropies
+        return chosen, categorical.entropy(logits)
 
     rows = (after.reshape(-1, after.shape[-1]), text.reshape(-1))
     log_probs, entropies = in_chunks(measure, rows, chunk)

@@ -31,6 +31,7 @@ from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import GradientTask, TrainingData
+from motif_jax.nets import categorical
 from motif_jax.rl.algorithms import kl_penalty, ppo, update
 
 VALUE, REFERENCE = "value", "reference"
@@ -120,7 +121,7 @@ class PpoTraining(GradientTask):
             states, tokens = rows
             logits = agent.logits(params, states, additions, spec).astype(jnp.float32)
             logits = decoding.without(logits, self._pad)
-            return token_log_probs(logits, tokens), ppo.entropy(logits)
+            return token_log_probs(logits, tokens), categorical.entropy(logits)
 
         action_states = chosen_states(states, batch.action_positions).reshape(-1, states.shape[-1])
         rows = (action_states, policy_tokens(batch).reshape(-1))

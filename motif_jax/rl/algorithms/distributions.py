@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.nets import squashed_gaussian
+from motif_jax.nets import categorical, squashed_gaussian
 from motif_jax.rl.algorithms import losses
 
 
@@ -36,4 +36,4 @@ def entropy(spec: EnvironmentSpec, outputs: Array) -> Array:
     """Entropy in nats, of real numbers differential entropy; float32 [...]."""
     if spec.action_size:
         return squashed_gaussian.entropy(jnp, outputs)
-    return losses.entropy(outputs)
+    return categorical.entropy(outputs)

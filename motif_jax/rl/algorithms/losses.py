@@ -69,12 +69,6 @@ def value_errors(value: Array, behaviour_value: Array, target: Array, clip_value
     return jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 
-def entropy(logits: Array) -> Array:
-    """Entropy in nats of the distributions `logits` [..., A]; float32 [...]."""
-    log_p = jax.nn.log_softmax(logits)
-    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
-
-
 def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
     """Half the sum of both Kullback-Leibler divergences from the uniform distribution, float32 [...] in nats.
 

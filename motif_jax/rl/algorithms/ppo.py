@@ -15,6 +15,7 @@ from jax import Array
 
 from motif_jax.core.training import reductions
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.nets import categorical
 from motif_jax.rl.algorithms import distributions, losses
 from motif_jax.rl.algorithms.gae import gae
 from motif_jax.rl.algorithms.vtrace import Targets
@@ -87,7 +88,7 @@ def step_losses_from_logits(
     chex.assert_rank([logits, value], [2, 1])
     chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
     log_prob = losses.log_probability(logits, samples.action)
-    return step_losses(log_prob, entropy(logits), value, samples, clip_ratio, clip_value)
+    return step_losses(log_prob, categorical.entropy(logits), value, samples, clip_ratio, clip_value)
 
 
 def policy_step_losses(
@@ -126,15 +127,6 @@ def step_losses(
         entropy=entropy,
         ratio=ratio,
     )
-
-
-def entropy(logits: Array) -> Array:
-    """Entropy float32 [...] in nats of `logits` [..., A]; an action without probability adds nothing and has no gradient."""
-    log_p = jax.nn.log_softmax(logits)
-    is_possible = jnp.isfinite(log_p)
-    # Replaced before the product: zero times the infinite logarithm would be NaN in the backward pass.
-    safe_log_p = jnp.where(is_possible, log_p, 0.0)
-    return -jnp.sum(jnp.where(is_possible, jnp.exp(safe_log_p) * safe_log_p, 0.0), axis=-1)
 
 
 def combine(terms: StepLosses, value_coefficient: float, entropy_coefficient: float) -> Array:

@@ -13,7 +13,7 @@ import pytest
 
 from motif_jax.core.compat import Compat
 from motif_jax.core.training import schedules
-from motif_jax.nets import layout
+from motif_jax.nets import categorical, layout
 from motif_jax.nets.image import TABLE_ROWS
 from motif_jax.rl.algorithms import appo, total_reward
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -100,7 +100,7 @@ def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) 
     def program(state: Any, batch: Any, reward: Any) -> Any:
         gradients, metrics, output = appo.gradient(TableNetwork(), config, state, batch, reward)
         log_prob = appo.losses.log_probability(output.policy_outputs, batch.action)
-        entropy = appo.losses.entropy(output.policy_outputs)
+        entropy = categorical.entropy(output.policy_outputs)
         updates, _ = optimizer.update(gradients, state.opt_state, share=0.0)
         return gradients, metrics, output, log_prob, entropy, optax.apply_updates(state.params, updates)
 
