@@ -15,6 +15,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sentences import split_rows
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.rl import count_discount
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.reward_keys import MESSAGE, SENTENCE, Scoring
 from motif_jax.rl.sentence_rewards import Visits, pay_sentences, rate_sentences
@@ -182,7 +183,7 @@ class EpisodeRater:
             rewards = np.asarray(self.lookup(record.texts))[record.text_index]
         uncounted = np.asarray(rewards, np.float64)
         counts = np.asarray(record.text_count, np.float64)
-        return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
+        return RatedEpisode(uncounted, count_discount.discount(uncounted, counts, self.count_exponent))
 
     def _rate_sentences(self, record: PlayedEpisode) -> RatedEpisode:
         assert record.texts is not None, _NEEDS_TEXT
@@ -267,7 +268,7 @@ class LiveRater:
           visits: how often the episode's sentences were paid before, to which this adds.
         """
         if self._by == MESSAGE:
-            return float(reward.paid / count**self.count_exponent)
+            return float(count_discount.discount(reward.paid, count, self.count_exponent))
         assert text is not None, _NEEDS_TEXT
         return sum(pay_sentences(*self._rated_sentences(text), visits, self.count_exponent))
 

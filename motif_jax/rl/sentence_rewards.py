@@ -11,6 +11,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 import numpy as np
 
 from motif_jax.core.sentences import SentenceRows
+from motif_jax.rl import count_discount
 
 # Sentence -> how often it was paid in an episode.
 Visits = MutableMapping[bytes, int]
@@ -31,7 +32,7 @@ def pay_sentences(
         value = value_of[sentence]
         if value:
             visits[sentence] = visits.get(sentence, 0) + 1
-            value /= visits[sentence] ** exponent
+            value = count_discount.discount(value, visits[sentence], exponent)
         amounts.append(value)
     return amounts
 

@@ -1,6 +1,7 @@
 """The reward an agent learns from: the weighted sum of the task's reward and the intrinsic one.
 
-The formula is written once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of episodes).
+The formula is written once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of episodes). Its count discount
+is in `rl.count_discount`, which code without jax calls, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from motif_jax.core.training import reductions
+from motif_jax.rl import count_discount
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 
@@ -54,12 +56,13 @@ def scale_reward(reward: Any, scale: float, limit: float) -> Any:
 
 
 def discount_by_count(intrinsic: Any, count: Any, exponent: float) -> Any:
-    """Divides intrinsic rewards [...] by N^exponent, N the visits of the text so far in this episode (at least 1).
+    """`count_discount.discount` of intrinsic rewards [...] by counts [...] of any type; a count below 1 counts as 1.
 
     Arrays of numpy or jax; the quotient has the type of `intrinsic`, float32 or float64.
     """
     chex.assert_equal_shape([intrinsic, count])
-    return intrinsic / _namespace(intrinsic).maximum(count.astype(intrinsic.dtype), 1.0) ** exponent
+    visits = _namespace(intrinsic).maximum(count.astype(intrinsic.dtype), 1.0)
+    return count_discount.discount(intrinsic, visits, exponent)
 
 
 def total_reward(
