@@ -19,9 +19,7 @@ class CandidateScores(NamedTuple):
     """A model's scores of candidates."""
 
     total: jax.Array  # float32 [B, N], by default the log-probability of each candidate
-    tokens: (
-        jax.Array
-    )  # float32 [B, N, S], log-probabilities of its tokens, 0 for padding and for the prompt's
+    tokens: jax.Array  # float32 [B, N, S], log-probabilities of tokens, 0 for padding and for the prompt's
     states: jax.Array  # [B, D], the states after the last norm that predict the candidates' first tokens
 
 
@@ -54,35 +52,10 @@ def score(
     candidate_valid = jnp.broadcast_to(candidate_valid, shape)
     params = model.prepared(params)
 
-    prompt_states, context = model.prefill(params, prompt, prompt_valid)
-    inputs = candidates[..., :-1]
-    valid = candidate_valid[..., :-1]
-    if model.config.encoder_layers:
-        start = jnp.full((*candidates.shape[:2], 1), model.config.start_id, candidates.dtype)
-        inputs = jnp.concatenate([start, inputs], axis=-1)
-        valid = jnp.concatenate([jnp.ones_like(start, bool), valid], axis=-1)
-        states, _ = model.extend(params, context, inputs, valid)
-        # The start token's state is the same for all candidates.
-        first_states = states.after[:, 0, 0]
-        later_states = states.after[:, :, 1:]
-    else:
-        first_states = last_state(prompt_states, prompt_valid).after
-        states, _ = model.extend(params, context, inputs, valid)
-        later_states = states.after
-
-    # One state predicts the first tokens of all candidates: one row of logits a prompt.
-    first_logits = model.logits(params, first_states)[:, None]
-    first_tokens = candidates[..., :1].swapaxes(1, 2)
-    first_logit = jnp.take_along_axis(first_logits, first_tokens, axis=-1).swapaxes(1, 2)
-    first_normaliser = jax.nn.logsumexp(first_logits, axis=-1, keepdims=True)
-    first_normaliser = jnp.broadcast_to(first_normaliser, first_logit.shape)
-
-    later_logits = model.logits(params, later_states)
-    later_logit = jnp.take_along_axis(later_logits, candidates[..., 1:, None], axis=-1)[..., 0]
-    later_normaliser = jax.nn.logsumexp(later_logits, axis=-1)
-
-    logit = jnp.concatenate([first_logit, later_logit], axis=-1)
-    normaliser = jnp.concatenate([first_normaliser, later_normaliser], axis=-1)
+    first_states, later_states = _predicting_states(
+        model, params, prompt, prompt_valid, candidates, candidate_valid
+    )
+    logit, normaliser = _logits_of_tokens(model, params, first_states, later_states, candidates)
     scored = jnp.ones_like(candidate_valid)
     if starts is not None:
         scored = jnp.arange(shape[-1]) >= starts[..., None]
@@ -97,6 +70,59 @@ def score(
     )
     log_probs = jnp.where(candidate_valid & scored, logit - normaliser, 0.0)
     return CandidateScores(total, log_probs, first_states)
+
+
+def _predicting_states(
+    model: LanguageModel,
+    params: Any,
+    prompt: jax.Array,
+    prompt_valid: jax.Array,
+    candidates: jax.Array,
+    candidate_valid: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """The states after the last norm that predict candidates' tokens: [B, D] of the first, [B, N, S - 1, D] of the later ones.
+
+    All candidates of a prompt, int32 and bool [B, N, S], have the same state before their first token.
+    """
+    prompt_states, context = model.prefill(params, prompt, prompt_valid)
+    inputs = candidates[..., :-1]
+    valid = candidate_valid[..., :-1]
+    if not model.config.encoder_layers:
+        states, _ = model.extend(params, context, inputs, valid)
+        return last_state(prompt_states, prompt_valid).after, states.after
+    start = jnp.full((*candidates.shape[:2], 1), model.config.start_id, candidates.dtype)
+    inputs = jnp.concatenate([start, inputs], axis=-1)
+    valid = jnp.concatenate([jnp.ones_like(start, bool), valid], axis=-1)
+    states, _ = model.extend(params, context, inputs, valid)
+    # The start token's state is the same for all candidates.
+    return states.after[:, 0, 0], states.after[:, :, 1:]
+
+
+def _logits_of_tokens(
+    model: LanguageModel,
+    params: Any,
+    first_states: jax.Array,
+    later_states: jax.Array,
+    candidates: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """The logit of each token of candidates int32 [B, N, S], and the log of its normaliser; float32 [B, N, S] each.
+
+    The log-probability of a token is the difference. States are those of `_predicting_states`.
+    """
+    # One state predicts the first tokens of all candidates: one row of logits a prompt.
+    first_logits = model.logits(params, first_states)[:, None]
+    first_tokens = candidates[..., :1].swapaxes(1, 2)
+    first_logit = jnp.take_along_axis(first_logits, first_tokens, axis=-1).swapaxes(1, 2)
+    first_normaliser = jax.nn.logsumexp(first_logits, axis=-1, keepdims=True)
+    first_normaliser = jnp.broadcast_to(first_normaliser, first_logit.shape)
+
+    later_logits = model.logits(params, later_states)
+    later_logit = jnp.take_along_axis(later_logits, candidates[..., 1:, None], axis=-1)[..., 0]
+    later_normaliser = jax.nn.logsumexp(later_logits, axis=-1)
+
+    logit = jnp.concatenate([first_logit, later_logit], axis=-1)
+    normaliser = jnp.concatenate([first_normaliser, later_normaliser], axis=-1)
+    return logit, normaliser
 
 
 def look(
