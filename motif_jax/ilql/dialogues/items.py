@@ -143,15 +143,29 @@ def tokenise(
     Raises:
       ValueError, KeyError: the tokenizer has no tokens for a text.
     """
+    written = _write(dialogue, tokenizer, sampled)
+    return _index(written, dialogue.terminal, token_reward)
+
+
+class _WrittenDialogue(NamedTuple):
+    """A dialogue's tokens, and of each action that counts the position before its first token, that of its last, its reward."""
+
+    tokens: list[int]
+    starts: list[int]
+    ends: list[int]
+    rewards: list[float]
+
+
+def _write(
+    dialogue: Dialogue, tokenizer: TextTokenizer, sampled: Sequence[np.ndarray] | None
+) -> _WrittenDialogue:
+    """The tokens of utterances and delimiters; arguments and errors as of `tokenise`."""
     delimiters = tokenizer.delimiters
     turns = turns_of(tokenizer)
     state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
     start_tokens = turns.state_start if state_first else turns.action_start
     tokens = list(_system_start_of(dialogue, tokenizer) or start_tokens)
-    # Of each action that counts: the position before its first token, and that of its last.
-    starts: list[int] = []
-    ends: list[int] = []
-    action_rewards: list[float] = []
+    written = _WrittenDialogue(tokens, [], [], [])
 
     action_count = sum(reward is not None for reward in dialogue.rewards)
     # The agent sampled the last `len(sampled)` actions; the earlier ones come from the texts.
@@ -171,9 +185,9 @@ def tokenise(
         else:
             tokens += [*tokenizer.encode(text), delimiters.action_end]
         if action >= first_sampled:
-            starts.append(start)
-            ends.append(len(tokens) - 1)
-            action_rewards.append(reward)
+            written.starts.append(start)
+            written.ends.append(len(tokens) - 1)
+            written.rewards.append(reward)
         if tokens[-1] != delimiters.action_end:  # the action was truncated
             tokens.append(delimiters.action_end)
         action += 1
@@ -181,29 +195,34 @@ def tokenise(
         tokens.append(delimiters.dialogue_end)
     elif dialogue.rewards and dialogue.rewards[-1] is None:
         tokens += turns.action_open
+    return written
 
-    array = np.array(tokens, np.int32)
-    spans = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
+
+def _index(written: _WrittenDialogue, terminal: bool, token_reward: TokenReward) -> TokenItem:
+    """The item of a written dialogue: indices and rewards by token and by utterance."""
+    tokens = np.array(written.tokens, np.int32)
+    limits = zip(written.starts, written.ends, strict=True)
+    spans = [np.arange(start, end, dtype=np.int32) for start, end in limits]
     actions = np.concatenate([np.zeros(0, np.int32), *spans])
-    rewards = token_reward(array[actions + 1])
+    rewards = token_reward(tokens[actions + 1])
     last_tokens = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
     rewards_by_action = np.split(rewards.copy(), last_tokens[:-1] + 1) if spans else []
-    rewards[last_tokens] += action_rewards
+    rewards[last_tokens] += written.rewards
     # In the published order of additions, which gives the same rounding.
     utterance_rewards = [
-        reward + sum(part.tolist()) for reward, part in zip(action_rewards, rewards_by_action, strict=True)
+        reward + sum(part.tolist()) for reward, part in zip(written.rewards, rewards_by_action, strict=True)
     ]
     end = np.array([len(tokens) - 1], np.int32)
     return TokenItem(
-        tokens=array,
+        tokens=tokens,
         state_indices=np.concatenate([actions, end]),
         action_indices=actions,
         rewards=rewards,
-        terminals=terminals(len(actions), dialogue.terminal),
-        utterance_state_indices=np.concatenate([np.array(starts, np.int32), end]),
-        utterance_action_indices=np.array(ends, np.int32),
+        terminals=terminals(len(actions), terminal),
+        utterance_state_indices=np.concatenate([np.array(written.starts, np.int32), end]),
+        utterance_action_indices=np.array(written.ends, np.int32),
         utterance_rewards=np.array(utterance_rewards, np.float64),
-        utterance_terminals=terminals(len(spans), dialogue.terminal),
+        utterance_terminals=terminals(len(spans), terminal),
     )
 
 
