@@ -55,6 +55,7 @@ ONLY_IN = {
 }
 MOST_LINES = 400
 MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
+MOST_WORDS = 10  # of a test's name, after "test_"
 # What a user imports keeps its name, whatever stands below it.
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
 
@@ -66,6 +67,11 @@ TEXTS = {
     if path != PACKAGE / "__init__.py"
 }
 TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
+TESTS = Path(__file__).parent
+TEST_TREES = {
+    str(path.relative_to(TESTS)): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(TESTS.rglob("*.py"))
+}
 
 
 def imports(name: str) -> Iterator[tuple[str, int]]:
@@ -153,3 +159,14 @@ def test_files_do_not_import_each_other_in_circles() -> None:
     while free := {name for name, needs in above.items() if not needs}:
         above = {name: needs - free for name, needs in above.items() if name not in free}
     assert above == {}
+
+
+def test_names_of_tests_have_ten_words_at_most() -> None:
+    long_names = []
+    for file, tree in TEST_TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                words = node.name.removeprefix("test_").split("_")
+                if len(words) > MOST_WORDS:
+                    long_names.append(f"{file}:{node.lineno} {node.name}")
+    assert long_names == []

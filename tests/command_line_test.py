@@ -21,7 +21,7 @@ from tests.refusals import CONFIGS, config_of
         ("--workdir", "--workdir"),
     ],
 )
-def test_the_users_folder_stands_for_a_tilde_that_the_shell_left(
+def test_a_tilde_that_the_shell_left_is_the_home_folder(
     monkeypatch: pytest.MonkeyPatch, argument: str, expected: str
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
@@ -60,9 +60,7 @@ def test_flags_of_a_part_that_was_not_chosen_are_refused(
     assert capsys.readouterr().err.startswith(f"error: --config.{unread}=")
 
 
-def test_files_that_come_with_the_package_are_found_from_any_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packaged_files_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     probes = tmp_path / "configs" / "probes"
     probes.mkdir(parents=True)

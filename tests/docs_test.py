@@ -195,7 +195,7 @@ PUBLISHED_FLAGS = {
 
 
 @pytest.mark.parametrize("section", PUBLISHED_FLAGS)
-def test_the_flag_table_has_every_published_flag_and_only_our_keys(section: str) -> None:
+def test_the_flag_table_maps_each_published_flag_to_our_keys(section: str) -> None:
     stage, published = PUBLISHED_FLAGS[section]
     text = (REPOSITORY / "docs" / "from_the_published_tool.md").read_text(encoding="utf-8")
     table = text[text.index(f"\n**{section}** (") :].split("\n\n")[1]
@@ -288,7 +288,7 @@ def test_the_table_of_judges_is_that_of_the_studies_rows() -> None:
     assert script["table"]() in (REPOSITORY / "docs/results_judges.md").read_text(encoding="utf-8")
 
 
-def test_the_judges_are_laid_beside_the_lexicon_by_their_kept_answers() -> None:
+def test_the_table_of_judges_and_lexicon_has_the_stored_answers() -> None:
     script = runpy.run_path(str(REPOSITORY / "docs/studies/judges_beside_lexicon.py"))
 
     assert script["table"]() in (REPOSITORY / "docs/results_judges.md").read_text(encoding="utf-8")

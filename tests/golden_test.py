@@ -79,7 +79,7 @@ NAMES = sorted(path.name for path in GOLDEN.iterdir() if path.suffix in (".npz",
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("shapes.json")])
-def test_every_field_is_named_by_a_test_that_opens_the_file(name: str) -> None:
+def test_each_field_is_named_by_a_test_opening_its_file(name: str) -> None:
     modules = [path for path in TESTS.rglob("*_test.py") if path != Path(__file__)]
     readers = [text for text in map(strings, modules) if name in text]
     words = set(re.findall(r"\w+", "\n".join(readers)))

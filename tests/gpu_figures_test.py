@@ -69,7 +69,7 @@ def test_a_training_is_judged_by_its_last_third(tmp_path: Path) -> None:
     assert line["settled_turns_per_second"] == 300.0
 
 
-def test_an_item_beyond_its_limit_ends_alone_and_with_all_it_started(tmp_path: Path) -> None:
+def test_an_item_beyond_its_limit_ends_with_its_children_alone(tmp_path: Path) -> None:
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     sleeping = ["bash", "-c", "echo begun; sleep 50 & echo $! > child; wait"]
     items = [
@@ -96,7 +96,7 @@ def test_an_item_leaves_time_for_the_later_ones(tmp_path: Path) -> None:
     assert gpu_logs.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
 
 
-def test_the_table_stands_between_its_marks_and_names_what_was_not_done(tmp_path: Path) -> None:
+def test_the_table_between_its_marks_names_the_missing_items(tmp_path: Path) -> None:
     machine = {
         "item": "machine",
         "gpu": "GPU 0: NVIDIA H100",

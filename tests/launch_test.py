@@ -171,9 +171,7 @@ def test_none_clears_a_value_and_the_last_flag_decides(
     assert f"--config.{shown}" in done.stdout.splitlines()
 
 
-def test_config_files_that_come_with_the_package_are_found_from_any_folder(
-    quick: Commands, tmp_path: Path
-) -> None:
+def test_packaged_config_files_are_found_from_any_folder(quick: Commands, tmp_path: Path) -> None:
     """Those of the folder where the command is given come first."""
     for shown in ("--config.num_pairs=300", "--config.numbers=[1, 2]"):
         done = quick.launch(tmp_path, "--config=configs/collect.py:smoke", "--print_config")
@@ -191,7 +189,7 @@ def test_the_entry_point_is_light() -> None:
     assert printed.strip() == "[]"
 
 
-def test_a_file_of_flags_that_is_no_text_is_one_line(
+def test_a_binary_file_of_flags_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "flags").write_bytes(b"--config.title=\xe9t\xe9\n")

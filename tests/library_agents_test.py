@@ -47,7 +47,7 @@ def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Path) -> None:
+def test_an_agents_reward_is_paid_in_environments_without_counts(agent: Path) -> None:
     """The same episode with the field that has them and without, and NLE's own environment."""
     import nle  # noqa: F401 (registers its environments)
 
@@ -70,7 +70,7 @@ def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Pat
 
 
 @pytest.mark.parametrize(("size", "paid"), [(256, 0.5), (9, 0.0)])
-def test_an_agent_of_gymnasium_is_paid_in_the_environment_as_it_is(
+def test_an_agent_of_gymnasium_is_paid_in_the_plain_environment(
     tmp_path: Path, size: int, paid: float
 ) -> None:
     """By the whole text, and by its first nine bytes, which are of no entry of the table."""

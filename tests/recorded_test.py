@@ -59,7 +59,7 @@ def test_an_environment_shows_what_its_spec_says(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_the_return_of_an_episode_is_the_sum_of_its_rewards(name: str) -> None:
+def test_an_episodes_return_is_the_sum_of_its_rewards(name: str) -> None:
     total = 0.0
     for _, reward, end, info in played(name):
         total += reward

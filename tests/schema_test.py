@@ -151,7 +151,7 @@ def test_help_of_a_command_is_the_recorded_one(
     assert_matches_recording(f"help_{name}.txt", help_of(capsys, f"{name}.py"), record)
 
 
-def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
+def test_a_plain_config_is_checked_by_its_stages_keys() -> None:
     plain = ConfigDict({**resources.config("evaluate").to_dict(), "episodes": -5})
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):

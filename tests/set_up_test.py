@@ -115,7 +115,7 @@ def test_an_argument_too_many_is_refused_before_any_work(name: str, arguments: l
 
 
 @pytest.mark.parametrize("name", ["llm_server.sh", "oni.sh", "quickstart.sh", "quickstart_llm.sh"])
-def test_a_flag_in_place_of_a_folder_or_model_is_refused(name: str) -> None:
+def test_a_flag_instead_of_a_folder_or_model_is_refused(name: str) -> None:
     done = script_output(name, "--config.seed=1")
 
     assert done.returncode == 2

@@ -36,7 +36,7 @@ def test_equal_seeds_give_equal_replies_in_every_input_format(run: Path) -> None
 
 
 @pytest.mark.slow
-def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: Path) -> None:
+def test_values_belong_to_tokens_and_rank_the_candidates(run: Path) -> None:
     agent = text_agents.load(run)
     values = agent.values([*MESSAGES, {"role": "assistant", "content": "lodge"}])
     assert "".join(values.tokens) == "crane</a>lodge</a>"

@@ -18,7 +18,7 @@ CONFIGS = {"study": "oni_study"}
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_folder_of_another_stage_is_refused_before_any_other_check(tmp_path, stage):
+def test_a_folder_of_another_stage_is_refused_first(tmp_path, stage):
     written = {"stage": "train_agent" if stage != "train_agent" else "train_reward", "seed": 5}
     (tmp_path / "config.json").write_text(json.dumps(written))
     config = load_config(CONFIGS.get(stage, stage), "")

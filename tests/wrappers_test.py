@@ -66,7 +66,7 @@ def play(env: gymnasium.Env) -> tuple[list[float], list[dict[str, Any]]]:
     return paid, infos
 
 
-def test_a_step_is_paid_for_what_its_action_was_chosen_on() -> None:
+def test_a_step_is_paid_for_its_actions_observation() -> None:
     env = wrappers.IntrinsicReward(Talking(), worth, TERMS, last_text=False)
     for _ in range(2):
         paid, infos = play(env)
@@ -80,7 +80,7 @@ def test_a_step_is_paid_for_what_its_action_was_chosen_on() -> None:
         }  # fmt: skip
 
 
-def test_the_step_that_ends_an_episode_is_paid_for_its_text() -> None:
+def test_an_episodes_last_step_is_paid_for_its_text() -> None:
     env = wrappers.IntrinsicReward(Talking(), worth, TERMS)
     paid, infos = play(env)
     np.testing.assert_allclose(paid, 2 * TASK + 0.5 * (COUNTED + np.array([0, 0, 0, LAST])), rtol=1e-6)

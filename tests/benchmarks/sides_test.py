@@ -81,7 +81,7 @@ def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPa
         assert line["flops_ratio"] > 1
 
 
-def test_the_other_side_of_an_update_runs_the_prompt_with_every_action() -> None:
+def test_the_baseline_update_runs_the_prompt_with_every_action() -> None:
     assert language_update.RowForEachAction.logits_and_values is not LanguageAgent.logits_and_values
 
 

@@ -83,7 +83,7 @@ def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.json", "a.npy", "f", "f.part"]
 
 
-def test_a_folder_whose_writer_is_killed_between_two_moves_is_put_back(tmp_path: Path, monkeypatch) -> None:
+def test_a_folder_is_restored_after_a_kill_between_two_moves(tmp_path: Path, monkeypatch) -> None:
     moves = []
     replace = os.replace
 
@@ -110,7 +110,7 @@ def test_a_folder_whose_writer_is_killed_between_two_moves_is_put_back(tmp_path:
     assert os.listdir(tmp_path / "f") == ["new"]
 
 
-def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
+def test_a_folder_has_one_owner_until_its_process_dies(tmp_path: Path) -> None:
     holder_code = (
         "import sys, time\nfrom motif_jax.core.locks import FolderLock\n"
         "with FolderLock(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(60)"
@@ -128,7 +128,7 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
             pass
 
 
-def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path: Path, monkeypatch) -> None:
+def test_a_requeued_job_waits_for_a_lost_nodes_lock(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(locks, "_LEASE_SECONDS", 30.0)
     monkeypatch.setattr(locks, "_POLL_SECONDS", 0.01)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
@@ -233,7 +233,7 @@ def test_a_file_that_finds_no_room_leaves_the_old_one(tmp_path: Path) -> None:
     assert path.read_text() == "old"
 
 
-def test_a_full_disk_behind_another_error_is_named_with_what_is_free(tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_behind_another_error_names_the_free_space(tmp_path: Path, monkeypatch) -> None:
     error = RuntimeError("a thread failed")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     # A circle, as threads that hand errors on can make.
@@ -246,7 +246,7 @@ def test_a_full_disk_behind_another_error_is_named_with_what_is_free(tmp_path: P
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), PermissionError(errno.EACCES, "no")], ids=repr)
-def test_an_error_that_names_no_file_is_none_of_the_system(tmp_path: Path, error: Exception) -> None:
+def test_an_error_without_a_file_is_no_system_error(tmp_path: Path, error: Exception) -> None:
     assert files.system_error(error, tmp_path) is None
 
 
@@ -260,7 +260,7 @@ def test_a_forbidden_file_is_named(tmp_path: Path) -> None:
     assert files.system_error(error, tmp_path) == "a/b cannot be used: no"
 
 
-def test_a_path_that_is_too_long_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_a_too_long_path_is_a_system_error(tmp_path: Path) -> None:
     error = OSError(errno.ENAMETOOLONG, "File name too long")
 
     line = "a path is longer than this system allows: [Errno 36] File name too long"

@@ -103,7 +103,7 @@ def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, m
     assert both[0]("You open the red door.") == both[1]("You open the red door.") != 0
 
 
-def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hub], tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_commit_that_was_resolved(served: type[Hub], tmp_path: Path) -> None:
     data = files_of(EXAMPLE, "reward.safetensors")
     served.repositories["me/reward"] = [data, {**data, "config.json": b"{}"}]
     workdir = tmp_path / "run"
@@ -154,7 +154,7 @@ def test_without_a_network_or_the_library(served: type[Hub], monkeypatch: pytest
         hub.local("hf://me/reward")
 
 
-def test_a_run_continues_where_the_cache_of_the_hub_was_moved() -> None:
+def test_a_run_continues_after_the_hub_cache_has_moved() -> None:
     inside = f"models--me--reward/snapshots/{'0' * 40}/reward.safetensors"
     old, moved = ({"dir": f"/{cache}/{inside}"} for cache in ("home/cache", "scratch"))
     other = {"dir": moved["dir"].replace("0" * 40, "1" * 40)}

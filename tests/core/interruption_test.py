@@ -75,7 +75,7 @@ def test_after_the_block_a_signal_does_what_it_did(number: signal.Signals) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_process_that_leaves_has_the_exit_code_of_its_signal(number: signal.Signals) -> None:
+def test_a_process_leaves_with_the_exit_code_of_its_signal(number: signal.Signals) -> None:
     with Interruption() as stop:
         os.kill(os.getpid(), number)
 

@@ -57,7 +57,7 @@ def test_progress_says_count_rate_and_time_left(clock: Clock) -> None:
     ]
 
 
-def test_a_unit_that_takes_minutes_has_a_line_every_ten_seconds(clock: Clock) -> None:
+def test_a_slow_unit_has_a_line_every_ten_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(8, "episodes", "play", initial=3, stream=stream) as progress:
         for seconds, steps in ((6, 32), (6, 64), (6, 96), (6, 128)):

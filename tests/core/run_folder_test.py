@@ -42,7 +42,7 @@ def test_keys_outside_the_identity_may_change(run: Path, config: ConfigDict) -> 
     assert run_folder.read_config(run)["workers"] == 8
 
 
-def test_a_changed_key_of_the_identity_is_named_with_both_values(run: Path, config: ConfigDict) -> None:
+def test_a_changed_identity_key_is_named_with_both_values(run: Path, config: ConfigDict) -> None:
     config.model.size = 5
 
     with pytest.raises(UserError, match=r"\(model\.size: 3 before, 5 now\)"):
@@ -159,9 +159,7 @@ def test_without_a_clone_the_revision_is_unknown(sources: Path, monkeypatch: pyt
     assert run_folder.git_revision() == "unknown"
 
 
-def test_a_revision_that_git_does_not_tell_in_time_is_unknown(
-    sources: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_revision_is_unknown_where_git_is_too_slow(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (sources / ".git").mkdir()
 
     def git(command: list[str], **_: object) -> None:

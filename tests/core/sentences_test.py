@@ -35,7 +35,7 @@ def test_a_message_is_split_into_its_sentences(message: str, expected: list[str]
     assert sentences.split(message) == expected
 
 
-def test_rows_are_divided_as_texts_and_each_sentence_is_kept_once() -> None:
+def test_rows_divide_as_texts_and_list_each_sentence_once() -> None:
     divided = sentences.split_rows(
         rows("You wait.  You sleep.", "You sleep.", "You sleep.  You wait.  You wait.")
     )
@@ -68,7 +68,7 @@ def test_no_messages_have_no_sentences() -> None:
     assert divided.of_message == []
 
 
-def test_texts_and_bytes_are_split_alike_at_blanks_of_other_scripts() -> None:
+def test_texts_and_bytes_split_at_the_same_unicode_blanks() -> None:
     message = "You see A.\u00a0You see B.  You see C."
 
     in_bytes = sentences.split_bytes(message.encode())

@@ -35,7 +35,7 @@ def test_invalid_utf8_is_cut_at_the_limit():
     assert text_bytes.cut(b"\x80" * 9, 5) == b"\x80" * 5
 
 
-def test_rows_have_the_texts_and_of_a_longer_one_what_fits():
+def test_rows_hold_the_texts_and_cut_longer_ones():
     rows = text_bytes.padded_rows(["key", "é" * 200, ""], 9)
 
     assert [bytes(row) for row in rows] == [b"key" + b"\0" * 6, "éééé".encode() + b"\0", b"\0" * 9]

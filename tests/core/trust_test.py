@@ -56,7 +56,7 @@ def test_a_trusted_class_or_module_is_imported(ran, monkeypatch):
     assert entry_points.load("policy", "evil:Other")
 
 
-def test_classes_that_a_config_names_are_collected_from_lists_and_json():
+def test_named_classes_are_collected_from_lists_and_json():
     config = {
         "environment": {"name": "a.b:Env", "modules": ("minihack", "own"), "text": "t:of"},
         "options": '{"annotator": "own:Judge", "url": "http://127.0.0.1:80/v1"}',

@@ -84,7 +84,7 @@ def test_numbers_side_by_side_have_as_many_decimals(values: tuple[float, ...], t
     assert " ".join(measures.format_alike(values)) == texts
 
 
-def test_a_measure_of_another_kind_is_called_by_its_own_name() -> None:
+def test_a_measure_of_another_kind_has_its_own_name() -> None:
     assert measures.measure("my_own") == ("my_own", "my own", "", "")
 
 
@@ -92,7 +92,7 @@ def test_a_measure_without_a_unit_has_no_brackets() -> None:
     assert measures.with_unit(measures.measure("xlvl")) == "experience level"
 
 
-def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(monkeypatch, capsys) -> None:
+def test_a_table_wider_than_80_columns_is_shown_by_rows(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     methods = [f"a_method_of_a_long_name_{number}" for number in range(4)]
     rows = [["MiniGrid-DoorKey-8x8-v0", *(f"{number}.914 [0.872, 0.951]" for number in range(4))]]
@@ -139,7 +139,7 @@ ROWS = [
 ]
 
 
-def test_a_table_has_a_row_for_each_number_that_all_episodes_have() -> None:
+def test_a_table_has_a_row_for_each_common_number() -> None:
     summaries = measures.summarise_rows(ROWS, 50, 0.9)
 
     assert list(summaries) == ["return", "success", "kills", "alpha", "zeta"]

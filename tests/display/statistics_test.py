@@ -277,7 +277,7 @@ def test_games_with_other_limits_are_other_games():
     assert not set(games_of(max_episode_steps=60)) & set(games_of())
 
 
-def test_drawn_games_are_the_same_by_what_they_were_drawn_from():
+def test_equal_sources_draw_equal_games():
     plans = [PLAN | {"options": {"folder": run}, "drawn_from": {"folder": "0f"}} for run in "ab"]
 
     first, second = (games({"plan": plan, "rows": ROWS}, "score") for plan in plans)

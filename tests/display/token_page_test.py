@@ -79,7 +79,7 @@ def test_it_fits_and_can_be_read(opened, width, dark):
 
 
 @pytest.mark.browser
-def test_the_chosen_row_colours_the_tokens_and_the_token_says_its_numbers(opened):
+def test_the_chosen_row_colours_tokens_that_show_their_numbers(opened):
     driver, _ = opened
     rows = texts()[1].rows
     scale = {name: np.nanmax(np.abs(row)) for name, row in rows.items()}

@@ -19,7 +19,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 @pytest.mark.extra
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_stage_that_is_killed_ends_as_undisturbed_and_leaves_nothing(
+def test_a_killed_stage_ends_as_undisturbed_and_leaves_nothing(
     name: str, tmp_path: Path, inputs: Inputs
 ) -> None:
     rng = random.Random(32)

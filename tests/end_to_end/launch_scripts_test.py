@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         yield pretence
 
 
-def test_every_gpu_has_a_process_with_its_share_of_the_node(run: Run) -> None:
+def test_each_gpus_process_has_its_share_of_the_node(run: Run) -> None:
     program = run.start("train_agent.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="4", **EIGHT_GPUS)
     assert program.wait() == 0, program.text()
     flags = {"--ntasks-per-node=8", "--cpus-per-task=16", "--gpus-per-task=1", "--kill-on-bad-exit=0"}
@@ -60,7 +60,7 @@ def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: 
         (("--config.seed=1",), "configs/oni.py", False),
     ],
 )
-def test_a_reward_that_a_flag_or_a_config_names_is_not_switched_off(
+def test_a_reward_that_a_flag_or_config_names_stays_on(
     run: Run, flags: tuple[str, ...], config: str, is_off: bool
 ) -> None:
     size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "1", "SLURM_CPUS_PER_TASK": "4"}
@@ -150,7 +150,7 @@ def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signal
         ("JobState=CANCELLED PreemptTime=2026-11-28T12:00:00", False),
     ],
 )
-def test_a_job_that_saves_before_its_node_is_taken_is_queued_again(run: Run, job: str, again: bool) -> None:
+def test_a_job_that_saves_before_its_preemption_is_requeued(run: Run, job: str, again: bool) -> None:
     """Slurm's TERM reaches the step alone, and Slurm queues no job again that has ended by itself within its grace."""
     (run.folder / "job").write_text(job)
     program = run.start("train.sbatch", **GIVEN)
@@ -165,7 +165,7 @@ def page(run: Run) -> int:
     return status_of(f"http://127.0.0.1:{run.port}/v1/models")
 
 
-def test_training_begins_when_the_server_has_answered_and_both_end_together(run: Run) -> None:
+def test_training_begins_after_the_servers_answer_and_both_end(run: Run) -> None:
     program = run.start("oni.sh", "models/Tiny-Judge", "--config.seed=3", FAKE_CODE="0")
     # Its model page answers all the while. Whoever asks a second time has seen that the first was no answer.
     wait_until(lambda: run.has("refused") and len(run.lines("refused")[0]) >= 2, "two questions")

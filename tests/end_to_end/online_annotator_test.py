@@ -80,7 +80,7 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
     assert source.metrics()["annotator/tokens"] > 0
 
 
-def test_a_server_that_is_killed_and_comes_back_costs_no_label(make, tmp_path):
+def test_a_server_that_restarts_costs_no_label(make, tmp_path):
     port = free_port()
     # So slow that it is killed before it has answered all.
     first = serve_lexicon(tmp_path / "first", port, latency_seconds=0.5)
@@ -122,7 +122,7 @@ def test_a_silent_server_delays_no_end_and_is_asked_again(make, server):
     assert {text for (text,) in answers(again, 2)} == set(KILLS[:2])
 
 
-def test_a_greeting_takes_the_place_of_a_question_that_was_answered(make, server):
+def test_a_greeting_replaces_a_question_that_was_answered(make, server):
     make(server.url).close()
     before = len(server.requests)
     source = make(server.url)

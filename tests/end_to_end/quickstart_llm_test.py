@@ -46,7 +46,7 @@ def run_quickstart(clone: Path, model: Path, runs: Path) -> subprocess.Completed
 
 @pytest.mark.extra
 @pytest.mark.timeout(1800)
-def test_a_model_in_a_folder_judges_both_games_to_the_report(clone: Path, tmp_path: Path) -> None:
+def test_a_local_model_judges_both_games_to_the_report(clone: Path, tmp_path: Path) -> None:
     model = made_up_judge.write(tmp_path / "made-up", decided=True)
     runs = tmp_path / "runs"
 

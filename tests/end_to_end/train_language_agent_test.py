@@ -105,7 +105,7 @@ def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) ->
 
 
 @pytest.mark.extra
-def test_a_stop_that_waits_for_nothing_leaves_a_run_that_continues(tmp_path: Path) -> None:
+def test_an_immediate_stop_leaves_a_run_that_continues(tmp_path: Path) -> None:
     model = talkers.write(tmp_path / "model")
     agent = tmp_path / "agent"
     log = tmp_path / "log"

@@ -70,7 +70,7 @@ def test_a_function_of_its_seed_passes():
     determinism.require("NetHackScore-v1", {}, "config.policy=agents")
 
 
-def test_a_recording_of_a_users_environment_does_not_blame_the_game():
+def test_a_recording_of_a_users_environment_blames_no_game():
     environment = registry.make("gym:Dice-v0")
     recording = record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))
     line = str(mismatch_error(recording))

@@ -36,12 +36,12 @@ def test_an_environment_without_text_is_refused_where_one_is_needed() -> None:
         registry.require_text("tests.toys:Corridor", None)
 
 
-def test_a_gymnasium_task_without_text_is_told_how_to_name_one() -> None:
+def test_a_gymnasium_task_without_text_is_refused_with_the_key() -> None:
     with pytest.raises(UserError, match=r"environment.text='': must be module:function, info:KEY or obs:KEY"):
         registry.require_text("gym:CartPole-v1", None)
 
 
-def test_arguments_for_a_class_that_is_no_environment_are_refused_in_one_line() -> None:
+def test_arguments_for_a_class_that_is_no_environment_are_refused() -> None:
     section = {"name": "tests.gym_toys:Vault", "kwargs": '{"size": 3}'}
 
     with pytest.raises(UserError, match="must be a class with make_spec"):

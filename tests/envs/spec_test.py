@@ -52,7 +52,7 @@ def test_actions_are_numbered_or_real(num_actions: int, options: dict[str, Any],
         made(num_actions, **options)
 
 
-def test_an_action_of_real_numbers_has_a_size_bounds_and_a_label() -> None:
+def test_a_continuous_action_has_size_bounds_and_label() -> None:
     spec = made(0, action_size=6)
 
     spec.check_action([0.0, 1, -1.0, 0.5, 0.5, 0.5])

@@ -15,7 +15,7 @@ MIXED = "BabyAI-MixedTrainLocal-v0"
 
 
 @pytest.mark.extra
-def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
+def test_an_agent_of_one_task_plays_on_other_levels(tmp_path):
     trained = {"environment.name": MIXED, "environment.babyai_text.kind": "goto"}
     agent = str(tmp_path / "agent")
     untrained.write(tmp_path / "agent", "symbolic", {"reward.intrinsic_coefficient": 0.0, **trained})

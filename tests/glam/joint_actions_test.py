@@ -87,7 +87,7 @@ def tokens_in(row: np.ndarray) -> list[int]:
     return row[row >= 0].tolist()
 
 
-def test_the_level_shows_the_tokens_of_prompt_and_action_as_one_text(model: Path) -> None:
+def test_the_level_shows_prompt_and_action_tokens_as_one_text(model: Path) -> None:
     backend = Backend.from_file(str(model / "tokenizer.json"))
 
     for step in steps_of(trained(model)):

@@ -221,7 +221,7 @@ def test_a_killed_evaluation_resumes_from_its_journal(agent: Path, tmp_path: Pat
     assert all(after[row["index"]] == row for row in before if row["index"] in after)
 
 
-def test_an_agent_s_text_that_the_task_cannot_read_has_tokens() -> None:
+def test_a_text_that_the_task_cannot_read_has_tokens() -> None:
     inner = registry.make("tests.toy_text:Task", {}).tokenizer()
     tokenizer = text_episodes.ActionTokens(inner)
     with pytest.raises(ValueError, match="not found"):
@@ -249,7 +249,7 @@ def test_a_policy_s_actions_are_paid_for_their_tokens(tmp_path: Path) -> None:
         assert row["token_return"] == row["return"] - tokens
 
 
-def test_recorded_dialogues_that_are_too_long_are_left_out_with_a_line(
+def test_too_long_recorded_dialogues_are_left_out_with_a_line(
     agent: Path, games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     game = next(iter(parquet.read(games / "dialogues.parquet")))

@@ -113,7 +113,7 @@ def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(exported, learned)
 
 
-def test_a_run_from_before_the_keys_goes_on_as_it_began(values: Mapping[str, Any], tmp_path: Path) -> None:
+def test_a_run_older_than_the_keys_continues_unchanged(values: Mapping[str, Any], tmp_path: Path) -> None:
     config = load_config("train_text", "bc", {**values, "turns": "auto"})
     earlier = run_folder.as_plain(config)
     del earlier["lora"]["new_tokens"]

@@ -64,7 +64,7 @@ def valued() -> list[ValuedDialogue]:
     return games
 
 
-def test_an_expert_s_tokens_are_ranked_against_those_of_its_branch(valued: list[ValuedDialogue]) -> None:
+def test_an_experts_tokens_are_ranked_against_its_branchs(valued: list[ValuedDialogue]) -> None:
     pairs = text_values.pairs_of(Dialogues.of(game.dialogue for game in valued))
     assert pairs == [Pair(0, 1, 1, "branch_suboptimal")]
 

@@ -63,7 +63,7 @@ def test_tokens_are_as_likely_in_learning_as_in_play(
 
 
 @pytest.mark.extra
-def test_a_run_killed_between_two_updates_ends_with_the_same_bits(
+def test_a_run_killed_between_updates_ends_with_equal_bits(
     tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {**VALUES, "initial.policy": policy, "max_steps": 3, "save_every_seconds": 0.0}

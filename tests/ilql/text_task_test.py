@@ -50,7 +50,7 @@ def test_dropout_pins_the_number_of_devices() -> None:
 
 
 @pytest.mark.slow
-def test_a_loss_is_the_mean_over_actions_or_over_micro_batches() -> None:
+def test_a_loss_is_averaged_over_actions_or_micro_batches() -> None:
     """Three dialogues of unequal numbers of actions, a micro-batch each."""
     objective = objective_of("bc")
     batch = batch_of()
@@ -107,7 +107,7 @@ def test_a_step_that_is_not_finite_changes_no_state() -> None:
             assert all(jax.tree.leaves(same)) == (not changes)
 
 
-def test_a_row_of_the_log_has_means_and_extremes_of_its_steps() -> None:
+def test_a_log_row_has_its_steps_means_and_extremes() -> None:
     metrics = {
         "tokens": np.array([2, 6], np.float32),
         "loss": np.array([3, 5], np.float32),

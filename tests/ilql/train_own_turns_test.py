@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]) -> 
     return run_config(load_config("train_text", "bc", dict(values)), tmp_path_factory.mktemp("run"))
 
 
-def test_an_agent_of_a_chat_model_has_its_turns_and_tokens(run: Path) -> None:
+def test_a_chat_models_agent_has_its_turns_and_tokens(run: Path) -> None:
     agent = agent_folder.load(run)
 
     assert agent.options["turns"] == "own"
@@ -76,7 +76,7 @@ def test_held_out_dialogues_are_read_back_as_texts(run: Path, tmp_path: Path) ->
     assert {dialogue.texts for dialogue in dialogues} == {(QUESTION["content"], ANSWER["content"])}
 
 
-def test_a_run_keeps_the_turns_of_the_run_it_begins_from(
+def test_a_run_inherits_the_turns_of_its_initial_run(
     values: Mapping[str, Any], run: Path, tmp_path: Path
 ) -> None:
     begun = {**values, "network.checkpoint": None, "initial.policy": str(run)}
@@ -103,7 +103,7 @@ def test_the_option_of_turns_is_refused_beside_the_key(values: Mapping[str, Any]
         train_text.check(config, tmp_path)
 
 
-def test_an_export_has_the_template_and_reads_it_as_training_did(run: Path, tmp_path: Path) -> None:
+def test_an_export_reads_its_template_as_training_did(run: Path, tmp_path: Path) -> None:
     model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
 
     template = chat_template.read(model)
@@ -153,7 +153,7 @@ def test_a_system_message_is_read_back_as_such(run: Path, tmp_path: Path) -> Non
         assert again.tolist() == item.tokens.tolist()
 
 
-def test_an_export_plays_in_an_environment_of_a_file_of_dialogues(run: Path, tmp_path: Path) -> None:
+def test_an_export_plays_in_a_dialogue_files_environment(run: Path, tmp_path: Path) -> None:
     """Its task has no tokenizer, and its training data are gone."""
     model = run_stage("export_text_agent", tmp_path / "export", "", agent=str(run)) / "model"
     options = {"environment": "tests.toy_text:Key", "data": str(tmp_path / "gone.jsonl")}

@@ -37,7 +37,7 @@ class Uneven(Task):
 
 
 @pytest.mark.slow
-def test_a_run_stopped_within_a_chunk_ends_with_the_same_bits(
+def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dropout depends on the width of the chunk, whose longest dialogue is in the step before the stop."""

@@ -144,7 +144,7 @@ def by_numpy(query: jax.Array, segments: list[Keys], scale: float) -> np.ndarray
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("key_heads", "tokens"), [(1, 4), (2, 4), (4, 4), (2, 150)])
-def test_a_head_attends_to_the_shared_and_its_own_keys_with_one_softmax(key_heads: int, tokens: int) -> None:
+def test_a_head_has_one_softmax_over_shared_and_private_keys(key_heads: int, tokens: int) -> None:
     query, segments = arrays(key_heads, tokens)
 
     values = attend(query, segments, 0.5)
@@ -152,7 +152,7 @@ def test_a_head_attends_to_the_shared_and_its_own_keys_with_one_softmax(key_head
     np.testing.assert_allclose(values, by_numpy(query, segments, 0.5), atol=1e-5)
 
 
-def test_blocks_cover_all_queries_in_order_and_a_gpu_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_cover_all_queries_and_a_gpu_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for length in (0, 1, 63, 64, 127, 128, 150, 360, 5000):
         blocks = query_blocks(length)
         assert blocks[0][0] == 0
@@ -178,7 +178,7 @@ def test_keys_behind_a_block_are_not_read() -> None:
 
 
 @pytest.mark.slow
-def test_dropout_of_weights_is_one_draw_over_all_keys_and_queries() -> None:
+def test_dropout_of_weights_is_drawn_once_for_all_pairs() -> None:
     query, segments = arrays(2, 150)
     scales = np.random.default_rng(1).uniform(size=(2, 2, 3, 2, 150, 6 + 150)).astype(np.float32)
     scales = np.where(scales < 0.5, 0, scales)

@@ -98,7 +98,7 @@ def test_states_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
         extra("t5", True),
     ],
 )
-def test_the_gradient_is_the_same_and_has_the_layout_of_the_parameters(
+def test_the_gradient_is_equal_in_the_parameters_layout(
     loaded: Callable[[str], Any], name: str, remat: bool
 ) -> None:
     model, params = loaded(name)

@@ -37,7 +37,7 @@ def test_a_template_sees_that_there_are_no_tools() -> None:
     assert template.prompt(TURNS) == "A or B?"
 
 
-def test_the_date_in_a_template_is_the_same_on_each_day() -> None:
+def test_a_templates_date_is_the_same_every_day() -> None:
     """A run, its agent and stored answers would have other tokens tomorrow."""
     template = ChatTemplate("Today: {{ strftime_now('%d %b %Y') }}\n{{ messages[0]['content'] }}")
 
@@ -117,7 +117,7 @@ def test_a_base_model_has_no_template(tmp_path) -> None:
     assert chat_template.read(tmp_path) is None
 
 
-def test_a_beginning_is_not_looked_for_in_the_templates_own_words() -> None:
+def test_a_beginning_is_not_sought_in_the_templates_words() -> None:
     """ "end" stands in <|im_end|>, too."""
     begun = [*BEGUN[:-1], {"role": "assistant", "content": "end"}]
     assert ChatTemplate(CHATML).continued(begun) == HEAD + "end"

@@ -66,7 +66,7 @@ def test_a_damaged_file_is_refused_by_name(folder: Path, name: str, content: byt
         list(corpus.read(paths, "line"))
 
 
-def test_every_action_of_a_dialogue_is_an_item_behind_its_prompt(tmp_path: Path) -> None:
+def test_every_dialogue_action_is_an_item_after_its_prompt(tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     # The actions are b and d; the second dialogue has none.
     table = {"texts": [["a", "b", "c", "d"], ["e"]], "rewards": [[None, 1.0, None, 2.0], [None]]}
@@ -79,7 +79,7 @@ def test_every_action_of_a_dialogue_is_an_item_behind_its_prompt(tmp_path: Path)
     assert items == [corpus.Item("bc", "a", size, ["b", "c"]), corpus.Item("d", "abc", size, ["d"])]
 
 
-def test_files_are_read_in_the_order_of_their_names_in_the_config(folder: Path) -> None:
+def test_files_are_read_in_the_order_of_the_config(folder: Path) -> None:
     paths = corpus.find(f"{folder}/b.jsonl, ,{folder}/a.txt")
 
     assert [path.name for path in paths] == ["b.jsonl", "a.txt"]

@@ -82,7 +82,7 @@ def test_a_folder_keeps_model_and_heads_and_nothing_else(tmp_path: Path, monkeyp
     chex.assert_trees_all_equal(folder.read(ours).params, doubled)
 
 
-def test_a_folder_that_is_not_written_to_the_end_is_no_model(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_folder_with_half_a_model_is_no_model(tmp_path: Path, monkeypatch: Any) -> None:
     ours = models.write(tmp_path / "ours", "gpt2")
     settings, params, *_ = folder.read(ours)
     monkeypatch.setattr(weights, "save", Mock(side_effect=OSError("no room")))

@@ -45,7 +45,7 @@ def test_fresh_blocks_differ() -> None:
     assert np.abs(kernels[1] - kernels[2]).max() > 0.01
 
 
-def test_the_program_of_many_layers_is_as_long_as_that_of_two() -> None:
+def test_the_programs_length_does_not_depend_on_the_layers() -> None:
     def lines(layers: int) -> int:
         network = LanguageModel(settings("t5", layers)).network
         draw = jax.jit(functools.partial(fresh_params.stacked, network))

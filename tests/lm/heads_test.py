@@ -153,7 +153,7 @@ def test_dropout_scales_what_it_lets_through_of_the_residual_branch(monkeypatch:
     ("name", "inputs"),
     [("value/hidden_1/kernel", 9), ("q/output/bias", 2 * WIDTH), ("deep_q/hidden_0/bias", WIDTH)],
 )
-def test_fresh_layers_are_uniform_up_to_the_root_of_their_inputs(name: str, inputs: int) -> None:
+def test_fresh_layers_are_uniform_within_one_over_root_inputs(name: str, inputs: int) -> None:
     leaf = np.abs(flatten_dict(PARAMS, sep="/")[name])
 
     assert 0.7 < leaf.max() * np.sqrt(inputs) <= 1

@@ -21,7 +21,7 @@ def test_the_share_is_spread_evenly_over_the_items(share: float) -> None:
 
 
 @pytest.mark.parametrize("every", [2, 3, 7, 50, 999, 10**6, 3 * 10**6])
-def test_one_of_n_items_is_held_out_at_a_turn_of_the_seed(every: int) -> None:
+def test_one_of_n_items_is_held_out_by_the_seed(every: int) -> None:
     turn = seeds.derive(7, "held out") % every
 
     held_out = HeldOut.of(1 / every, seed=7)

@@ -121,7 +121,7 @@ def test_the_other_heads_attend_to_neighbours(
 
 
 @pytest.mark.slow
-def test_comparing_heads_change_keys_of_half_the_heads_and_biases_alone(comparing: Comparing) -> None:
+def test_comparing_heads_change_only_biases_and_half_the_heads_keys(comparing: Comparing) -> None:
     fresh = flatten_dict(jax.device_get(comparing.fresh), sep="/")
     params = flatten_dict(comparing.params, sep="/")
     columns = HEADS // 2 * comparing.config.head_width

@@ -91,7 +91,7 @@ def test_comparing_heads_need_a_t5_of_four_heads(architecture: str, heads: int) 
 
 
 @pytest.mark.parametrize(("objective", "longest"), [("causal", 9), ("masked", 8), ("spans", 9)])
-def test_an_item_of_the_masked_objective_leaves_room_for_its_start(objective: str, longest: int) -> None:
+def test_an_item_of_masked_text_leaves_room_for_its_start(objective: str, longest: int) -> None:
     assert language_run.longest_item("items", 9, objective) == longest
     assert language_run.longest_item("windows", 9, objective) is None
 
@@ -138,7 +138,7 @@ WIDE = init_model.make("gpt2", Sizes(1024, 1, 8, max_length=48), 40, TOKENS)
         ({"lora.patterns": "*/attention/query"}, "this takes 0.14 GB a device (parameters 0.05, gradients 0.00, optimizer 0.00, activations 0.09)"),
     ],
 )  # fmt: skip
-def test_a_step_that_needs_more_than_the_device_has_is_refused(
+def test_a_step_larger_than_the_devices_memory_is_refused(
     monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], needs: str
 ) -> None:
     monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)

@@ -101,7 +101,7 @@ def test_correct_targets_may_have_their_own_count() -> None:
     assert means == (2.0, 0.5, 8.0)
 
 
-def test_a_held_out_loss_that_is_not_finite_ends_the_training() -> None:
+def test_a_held_out_loss_of_nan_ends_the_training() -> None:
     rows = [[math.inf, 1.0, 1.0]] * 4
     message = "the training diverged: the held-out loss after step 5 not finite; .* a smaller --config"
 

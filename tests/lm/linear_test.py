@@ -142,7 +142,7 @@ def test_a_masked_head_survives_saving_and_loading(tmp_path: Path) -> None:
     jax.tree.map(np.testing.assert_array_equal, masked_head.load(folder), head)
 
 
-def test_a_masked_head_has_the_names_of_transformers_in_its_file(tmp_path: Path) -> None:
+def test_a_masked_heads_file_has_the_names_of_transformers(tmp_path: Path) -> None:
     folder = models.write(tmp_path, "roberta")
     before = set(load_file(folder / weights.SINGLE))
 

@@ -24,7 +24,7 @@ VALID = jnp.asarray(recipes.mask("left"))
 
 
 @pytest.mark.parametrize("name", ["llama", "t5"])
-def test_a_text_has_the_log_probabilities_and_entropies_of_its_logits(loaded: Any, name: str) -> None:
+def test_log_probabilities_and_entropies_are_those_of_the_logits(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     text = TOKENS[:, 1:4]
     valid = jnp.ones((recipes.BATCH, 3), bool)

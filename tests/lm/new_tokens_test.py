@@ -81,7 +81,7 @@ def test_merging_changes_the_rows_of_new_tokens_alone(tmp_path: Path, name: str)
 
 
 @pytest.mark.slow
-def test_rows_of_new_tokens_have_gradients_as_reader_and_as_writer(tmp_path: Path) -> None:
+def test_rows_of_new_tokens_have_gradients_from_input_and_output(tmp_path: Path) -> None:
     model, params = model_of(tmp_path, "llama")
     rows = new_tokens.init(params, COUNT)
     last = model.config.vocab_size - 1

@@ -20,7 +20,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return texts.write(tmp_path_factory.mktemp("texts"))
 
 
-def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
+def test_a_model_too_large_for_a_device_is_refused(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}

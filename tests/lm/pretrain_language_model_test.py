@@ -57,7 +57,7 @@ def measured(workdir: Path, text: Path, **values: Any) -> float:
     return evaluation.row["validation/perplexity"]
 
 
-def test_it_learns_and_its_model_has_the_perplexity_of_the_last_evaluation(trained: Path, text: Path) -> None:
+def test_the_learned_model_has_the_perplexity_of_the_last_evaluation(trained: Path, text: Path) -> None:
     curve = perplexities(trained)
     assert curve[-1] < 0.8 * curve[0]
     values = {"model.folder": str(trained / "model"), "tokens": str(trained / "tokens"), "texts": None}

@@ -201,7 +201,7 @@ def test_draws_are_refused_where_nothing_is_drawn(worded: Path) -> None:
         loaded.generate(["go"], count=3, search=True, sampling=Sampling(temperature=5.0))
 
 
-def test_a_stage_scores_no_text_by_a_model_without_a_decoder(worded: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_decoder_is_refused_for_scores(worded: Path, tmp_path: Path) -> None:
     model = shutil.copytree(worded, tmp_path / "model")
     (model / config.FILE).write_text(json.dumps(recipes.CONFIGS["roberta"]))
     with refuses("a roberta model scores no text: it has no decoder"):

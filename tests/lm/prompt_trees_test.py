@@ -20,9 +20,7 @@ def visible_places(subtree_ends: np.ndarray, place: int) -> np.ndarray:
 
 
 @given(prompts=PROMPTS, capacity=st.integers(1, 5))
-def test_each_token_sees_the_tokens_of_its_prompt_up_to_itself(
-    prompts: list[list[int]], capacity: int
-) -> None:
+def test_a_token_sees_its_prompts_tokens_up_to_itself(prompts: list[list[int]], capacity: int) -> None:
     packs = prompt_trees.packed(prompts, WIDTH, capacity)
     positions = [position for pack in packs for position in pack.positions]
     assert sorted(positions) == list(range(len(prompts)))
@@ -57,7 +55,7 @@ def test_what_prompts_of_a_pack_share_stands_once(prompts: list[list[int]]) -> N
     assert sum(pack.computed) == len(beginnings)
 
 
-def test_a_prompt_that_does_not_fit_begins_a_pack_with_its_whole_beginning() -> None:
+def test_a_prompt_that_does_not_fit_begins_a_new_pack() -> None:
     first, second = prompt_trees.packed([[1, 2, 3], [1, 2, 4], [1, 5]], width=4, capacity=9)
     assert first.tokens == [1, 2, 3, 4]
     assert second.tokens == [1, 5]
@@ -65,6 +63,6 @@ def test_a_prompt_that_does_not_fit_begins_a_pack_with_its_whole_beginning() -> 
 
 
 @pytest.mark.parametrize("prompt", [[], [1] * (WIDTH + 1)])
-def test_an_empty_or_too_long_prompt_is_an_error_of_the_caller(prompt: list[int]) -> None:
+def test_an_empty_or_too_long_prompt_is_a_callers_error(prompt: list[int]) -> None:
     with pytest.raises(AssertionError):
         prompt_trees.packed([prompt], WIDTH, capacity=1)

@@ -37,7 +37,7 @@ def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_states_and_logits_on_either_side_of_padding_and_with_dropout(loaded: Any, name: str) -> None:
+def test_states_and_logits_equal_the_reference_with_padding_and_dropout(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     run = jax.jit(functools.partial(_states, model))
 

@@ -18,7 +18,7 @@ from tests.lm.pretraining import config_of
 
 
 @pytest.mark.parametrize("phrases", [False, True])
-def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path: Path, phrases: bool) -> None:
+def test_actions_of_dialogues_are_tokenised_as_an_agent_chooses_them(tmp_path: Path, phrases: bool) -> None:
     """A model that learned a token across the end of an action would never have learned to say the action alone."""
     goal = "Goal: go to the red ball \n Action 0: "
     reply = " \n Observation 1: You see a wall 2 steps forward, "

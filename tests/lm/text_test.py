@@ -94,7 +94,7 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
         assert len(part) < len(full)
 
 
-def test_a_stop_that_is_the_name_of_a_byte_is_no_token(model: language.TextModel) -> None:
+def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None:
     # A tokenizer of bytes names the blank so, and the letter itself has two bytes.
     blank = "\u0120"
     assert model.tokenizer.find(blank) is not None
@@ -149,7 +149,7 @@ def test_answers_with_and_without_a_chat_template_are_not_mixed(worded: Path, tm
         text_files.pin(run, model, "small")
 
 
-def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> None:
+def test_prompts_are_lines_of_json_or_of_text(tmp_path: Path) -> None:
     rows = [{"prompt": "one\u2028line"}, {"prompt": "two", "candidates": ["a"], "more": 1}]
     lines = tmp_path / "prompts.jsonl"
     lines.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8")

@@ -25,7 +25,7 @@ def write(folder: Path, special: bool) -> int:
     return int(rows)
 
 
-def test_texts_without_the_token_are_read_and_one_that_has_it_is_refused(tmp_path: Path) -> None:
+def test_only_a_text_with_the_token_is_refused(tmp_path: Path) -> None:
     rows = write(tmp_path, special=True)
     tokenizer = Tokenizer.read(tmp_path, rows)
 
@@ -39,7 +39,7 @@ def test_texts_without_the_token_are_read_and_one_that_has_it_is_refused(tmp_pat
         tokenizer.encode_joint([PICTURE], [[" a"]])
 
 
-def test_a_tokenizer_with_a_word_beyond_the_table_is_another_models(tmp_path: Path) -> None:
+def test_a_tokenizer_with_a_word_beyond_the_table_is_refused(tmp_path: Path) -> None:
     rows = write(tmp_path, special=False)
 
     with pytest.raises(

@@ -15,7 +15,7 @@ KEY = jax.random.key(0)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(name: str) -> None:
+def test_rows_are_cut_or_added_up_to_the_given_number(name: str) -> None:
     settings = dataclasses.replace(config.parse(recipes.CONFIGS[name]), vocab_size=4)
     table = np.arange(12.0).reshape(4, 3)
     norm = np.ones(1)

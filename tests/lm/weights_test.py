@@ -39,7 +39,7 @@ def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
     models.load(folder)
 
 
-def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_missing_or_unfitting_tensors_and_shards_are_named(tmp_path: Path) -> None:
     folder = models.write(tmp_path / "model", "llama")
     tensors = load_file(folder / weights.SINGLE)
     wider = {**models.recipes.CONFIGS["llama"], "intermediate_size": 40}

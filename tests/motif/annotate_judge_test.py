@@ -46,7 +46,7 @@ def test_a_model_labels_a_dataset_in_both_orders(base_values, model, tmp_path) -
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
 
 
-def test_a_second_run_takes_answers_and_their_mass_from_the_store(base_values, model, tmp_path) -> None:
+def test_a_second_run_reads_answers_and_mass_from_the_store(base_values, model, tmp_path) -> None:
     first = judged(run_stage("annotate", tmp_path / "run", "", **base_values, **model))
     again = run_stage("annotate", tmp_path / "again", "", **{**base_values, "name": "m"}, **model)
     assert json.loads((again / "summary.json").read_text())["asked"] == 0
@@ -126,7 +126,7 @@ def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> No
 
 
 @pytest.mark.parametrize(("labels", "problem"), [([0, 1], "shape"), ([7] * len(PAIRS), "label 7 at pair 0")])
-def test_labels_that_cannot_be_compared_are_refused_before_questions_are_asked(
+def test_incomparable_labels_are_refused_before_the_first_question(
     base_values, tmp_path, labels, problem
 ) -> None:
     folder = tmp_path / "dataset/preference"

@@ -88,7 +88,7 @@ def test_a_shard_without_questions_names_the_first_missing_shards(summary_of, ca
     assert "n: waiting for 10 of 11 shards (0, 2, 3, 4, 5, 6, 7, 8, ...)\n" in capsys.readouterr().out
 
 
-def test_the_labels_are_summed_up_in_the_order_of_the_judge(options, summary_of, capsys) -> None:
+def test_the_summary_has_the_labels_in_the_judges_order(options, summary_of, capsys) -> None:
     summary = summary_of()
 
     printed = capsys.readouterr().out.splitlines()
@@ -117,7 +117,7 @@ def test_probabilities_of_a_pair_in_the_other_order_are_swapped(options, summary
     np.testing.assert_allclose(probabilities[0], probabilities[5, [1, 0, 2]], rtol=1e-6)
 
 
-def test_a_restart_discards_labels_but_not_the_answers_of_the_store(options, summary_of, capsys) -> None:
+def test_a_restart_discards_labels_but_keeps_the_stored_answers(options, summary_of, capsys) -> None:
     summary_of()
 
     summary = summary_of(restart=True)
@@ -127,7 +127,7 @@ def test_a_restart_discards_labels_but_not_the_answers_of_the_store(options, sum
     assert np.load(label_file(options)).tolist() == LABELS
 
 
-def test_a_judge_that_is_asked_in_both_orders_agrees_with_itself(options, summary_of, tmp_path) -> None:
+def test_a_judge_of_both_orders_agrees_with_itself(options, summary_of, tmp_path) -> None:
     summary = summary_of(name="both", orders="both", **{"captions.status": True}, keep_conversations=True)
 
     # With its status each caption is one of its own.
@@ -173,7 +173,7 @@ def test_a_dry_run_writes_nothing(options, tmp_path) -> None:
     assert not Path(options["store_dir"]).exists()
 
 
-def test_a_dry_run_takes_the_rate_of_a_pilot_of_its_own_annotator(options, tmp_path, capsys) -> None:
+def test_a_dry_run_takes_its_annotators_pilot_rate(options, tmp_path, capsys) -> None:
     folder = tmp_path / "run"
     pilot = {**options, "name": ""}
     run_stage("annotate", folder, "", **pilot, limit=2)

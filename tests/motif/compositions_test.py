@@ -29,7 +29,7 @@ def rate_alone(texts: list[str]) -> np.ndarray:
     return np.array([VALUE_ALONE[text] for text in texts])
 
 
-def test_a_paid_message_with_a_sentence_that_is_not_liked_is_named() -> None:
+def test_a_paid_message_with_a_disliked_sentence_is_named() -> None:
     reward = reward_of([1.0, 1.2, -0.5, 1.5, -1.0, 0.1])
 
     compositions = find_compositions(MESSAGES, COUNTS, reward, rate_alone)

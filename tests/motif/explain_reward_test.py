@@ -48,7 +48,7 @@ def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_pa
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
 
 
-def test_the_terminal_shows_both_ends_the_threshold_and_what_it_pays(trained, tmp_path, capsys):
+def test_the_terminal_shows_extremes_threshold_and_paid_messages(trained, tmp_path, capsys):
     workdir = run_stage("explain_reward", tmp_path / "out", "", **{"reward.dir": str(trained)})
     printed = capsys.readouterr().out
     summary = json.loads((workdir / "summary.json").read_text())

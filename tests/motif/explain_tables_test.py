@@ -108,7 +108,7 @@ def test_a_summary_names_favourite_messages_first(explanation: Explanation) -> N
     assert second["least_liked"] == ["x", "z", "y", "w"]
 
 
-def test_two_rewards_are_correlated_by_ranks_of_messages_that_both_rate(explanation: Explanation) -> None:
+def test_two_rewards_are_correlated_by_ranks_of_common_messages(explanation: Explanation) -> None:
     """Of w, y and z the first reward likes y best, then w; the second w, then y; both like z least."""
     assert explain_reward.summary_of(explanation)["rank_correlation"] == pytest.approx(0.5)
 

@@ -53,7 +53,7 @@ def test_hostile_text_stays_text(two):
     assert page.count("</script>") == page.count("<script")
 
 
-def test_the_page_shows_what_is_paid_in_spite_of_a_sentence():
+def test_the_page_shows_messages_paid_despite_a_sentence():
     some = reward("some", [1.5, 0.2, -1, -0.5, 0.3])
     composition = Composition("You faint.  You wake.", 4, 1.25, "You faint.", -0.75)
     explanation = Explanation(MESSAGES, COUNTS, [some], source="s", compositions=[[composition]])

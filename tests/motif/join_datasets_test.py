@@ -112,7 +112,7 @@ def test_probabilities_and_unfit_names_that_are_left_out_are_named(
     assert f"left out of {folders[1]}: judge.v2, the probabilities of test" in capsys.readouterr().out
 
 
-def test_statuses_of_an_older_engine_get_the_number_that_they_lack(tmp_path: Path) -> None:
+def test_an_older_engines_statuses_get_their_missing_number(tmp_path: Path) -> None:
     folders = []
     for name, length in (("old", 26), ("new", 27)):
         data = {
@@ -131,7 +131,7 @@ def test_statuses_of_an_older_engine_get_the_number_that_they_lack(tmp_path: Pat
     assert (status[4:] == 27).all()
 
 
-def test_the_digests_of_the_joined_arrays_are_those_of_its_files(folders: list[Path], tmp_path: Path) -> None:
+def test_the_joined_arrays_digests_are_those_of_their_files(folders: list[Path], tmp_path: Path) -> None:
     joined = join(folders, tmp_path / "joined")
 
     assert joined.content_hash() == joined.meta["content_hash"]
@@ -177,9 +177,7 @@ def test_a_join_that_cannot_work_is_refused(
         join_datasets.check(config_of(folders[:count], names), tmp_path / "joined")
 
 
-def test_other_sources_and_labels_are_refused_where_a_join_is_complete(
-    folders: list[Path], tmp_path: Path
-) -> None:
+def test_a_complete_join_refuses_other_sources_and_labels(folders: list[Path], tmp_path: Path) -> None:
     joined = tmp_path / "joined"
     join(folders, joined)
     make_dataset(tmp_path / "third", pairs=20, seed=2)

@@ -63,7 +63,7 @@ def test_replayed_actions_are_taken_again_until_they_end():
         choose({})
 
 
-def test_a_player_without_more_actions_ends_the_episode_with_an_error():
+def test_a_player_without_actions_ends_the_episode_with_an_error():
     environment = registry.make("NetHackScore-v1", max_episode_steps=40)
     with pytest.raises(RuntimeError, match="no more actions"):
         History(environment).play(1, ReplayedActions(np.zeros(2, int)))

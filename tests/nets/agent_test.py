@@ -313,7 +313,7 @@ def test_the_remembered_tile_changes_the_policy() -> None:
 
 
 @pytest.mark.slow
-def test_several_tables_of_a_layer_keep_their_names_in_pytorchs_layout() -> None:
+def test_a_layers_tables_keep_their_names_in_pytorchs_layout() -> None:
     network = agents.nethack_network(encoder="tiles_underfoot", **SMALL)
     params = network.init(jax.random.key(0))
 
@@ -348,7 +348,7 @@ def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
             agent.make_agent_network(GameNetwork(encoder=encoder), agents.FLAT_SPEC)
 
 
-def test_a_network_reads_the_caption_of_a_gymnasium_task_only_when_asked() -> None:
+def test_a_network_reads_a_gymnasium_tasks_caption_only_when_asked() -> None:
     spec = registry.spec("gym:CartPole-v1", text="tests.gym_toys:praise")
     plain = registry.spec("gym:CartPole-v1")
     assert agent.make_agent_network(GameNetwork(), spec).fields == ("observation",)

@@ -65,7 +65,7 @@ def test_gradients_are_those_of_jax(
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_all_convolutions_of_a_loop_have_the_fast_order_of_axes() -> None:
+def test_all_convolutions_of_a_loop_have_the_fast_axes() -> None:
     pictures, kernel = drawn(8, 8, 3)
     gradient = jax.grad(loss_of(convolution, 2, 1), (0, 1))
 

@@ -188,7 +188,7 @@ def test_tracking_changes_statistics_alone():
 
 
 @pytest.mark.slow
-def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all():
+def test_devices_with_parts_of_rows_agree_on_all_statistics():
     rows = device_observations(seed=100)
     track = jax.jit(functools.partial(with_input_statistics, network()))
     expected = track(once_tracked_params(), rows)

@@ -97,7 +97,7 @@ def test_pictures_are_flattened_channel_by_channel() -> None:
     assert first.tolist() == [0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]
 
 
-def test_a_sum_with_a_bias_has_the_dtype_of_the_rows() -> None:
+def test_a_sum_with_a_bias_has_the_rows_dtype() -> None:
     rows = jnp.full((1, 2), 256, jnp.bfloat16)
 
     total = add_bias(rows, jnp.array([0.0, 3.0], jnp.float32))
@@ -128,7 +128,7 @@ def test_a_convolution_of_squares_equals_that_of_pixels() -> None:
 MAPS = np.arange(1, 2 * 21 * 79 + 1, dtype=np.int16).reshape(2, 21, 79)
 
 
-def test_windows_lie_around_the_hero_and_are_blank_outside_the_map() -> None:
+def test_windows_surround_the_hero_and_are_blank_off_the_map() -> None:
     crop = jax.jit(glyphs.crop, static_argnums=3)
 
     windows = crop(jnp.asarray(MAPS), jnp.array([0, 78]), jnp.array([20, 3]), 4)

@@ -60,7 +60,7 @@ def logits_of(params: object, rows: Mapping[str, np.ndarray], of: AgentNetwork) 
     return np.asarray(logits)
 
 
-def test_statistics_of_calls_of_any_size_are_those_of_all_their_rows() -> None:
+def test_statistics_do_not_depend_on_the_sizes_of_calls() -> None:
     rng = np.random.default_rng(3)
     parts = [rng.normal(7.0, 0.3, (size, 2)).astype(np.float32) for size in (1, 30, 4)]
 
@@ -91,7 +91,7 @@ def test_small_numbers_stay_as_they_are_before_the_first_update() -> None:
     np.testing.assert_allclose(scaled, rows, rtol=1e-6)
 
 
-def test_rows_of_the_first_call_have_mean_zero_and_deviation_one() -> None:
+def test_the_first_calls_rows_have_mean_zero_and_deviation_one() -> None:
     rows = np.random.default_rng(0).normal(-300.0, 20.0, (200, 2)).astype(np.float32)
 
     scaled = RunningScale().apply({"params": with_statistics(FRESH, statistics_of(rows))}, rows)
@@ -100,7 +100,7 @@ def test_rows_of_the_first_call_have_mean_zero_and_deviation_one() -> None:
     np.testing.assert_allclose(np.std(scaled, axis=0), 1.0, rtol=1e-4)
 
 
-def test_a_number_that_never_changed_is_zero_and_one_far_away_is_cut_off() -> None:
+def test_constant_numbers_become_zero_and_outliers_are_clipped() -> None:
     rows = np.array([[4.0, 1.0], [4.0, 3.0]], np.float32)
     params = with_statistics(FRESH, statistics_of(rows))
 
@@ -110,7 +110,7 @@ def test_a_number_that_never_changed_is_zero_and_one_far_away_is_cut_off() -> No
 
 
 @pytest.mark.slow
-def test_an_agent_does_not_depend_on_the_units_of_its_numbers() -> None:
+def test_an_agent_is_independent_of_its_numbers_units() -> None:
     rows = observations(seed=1)
     other_units = {**rows, "position": rows["position"] * UNIT + OFFSET, "speed": rows["speed"] * 7}
     fresh = network().init(jax.random.key(0))
@@ -137,7 +137,7 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
 
 
 @pytest.mark.slow
-def test_devices_with_parts_of_the_rows_agree_on_statistics_of_all() -> None:
+def test_devices_with_parts_of_rows_agree_on_all_statistics() -> None:
     rows = observations(seed=2)
     fresh = network().init(jax.random.key(0))
     expected = with_input_statistics(network(), fresh, rows)

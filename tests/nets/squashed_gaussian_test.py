@@ -37,7 +37,7 @@ def test_the_density_of_all_actions_adds_up_to_one(row: int) -> None:
     assert np.sum(np.exp(log_prob) * np.outer(widths, widths)) == pytest.approx(1, abs=1e-3)
 
 
-def test_the_entropy_is_minus_the_mean_log_density_of_what_is_drawn() -> None:
+def test_the_entropy_is_minus_the_draws_mean_log_density() -> None:
     normal = np.random.default_rng(0).standard_normal((100_000, 3, 2))
     actions = squashed_gaussian.squashed(np, OUTPUTS, normal)
 

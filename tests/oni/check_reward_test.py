@@ -185,7 +185,7 @@ def test_a_classifier_that_agrees_less_than_the_minimum_is_refused(
     )
 
 
-def test_letters_of_latin_1_that_are_longer_in_utf8_are_judged_by_what_fits(
+def test_latin_1_letters_are_judged_by_the_utf8_that_fits(
     config: ConfigDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task's 256 bytes that are no UTF-8 become a text of 512 bytes, whose first half networks read."""

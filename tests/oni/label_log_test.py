@@ -13,7 +13,7 @@ WALL = Label(("It's a wall.",), NO)
 DOOR = Label(("The door opens.",), YES)
 
 
-def test_labels_after_the_checkpoint_stay_until_a_run_has_taken_them(tmp_path: Path) -> None:
+def test_labels_after_the_checkpoint_stay_until_a_run_takes_them(tmp_path: Path) -> None:
     """They have been paid for, and a start may end before its first batch: the server is away."""
     path = tmp_path / "labels.jsonl"
     with LabelLog(path) as log:
@@ -33,7 +33,7 @@ def test_labels_after_the_checkpoint_stay_until_a_run_has_taken_them(tmp_path: P
     assert list(read_log(path)) == [KILL, WALL, DOOR]
 
 
-def test_labels_that_a_run_comes_to_again_stay_as_they_are(tmp_path: Path) -> None:
+def test_labels_that_a_run_repeats_stay_unchanged(tmp_path: Path) -> None:
     """Also where it is killed between them."""
     path = tmp_path / "labels.jsonl"
     with LabelLog(path) as log:

@@ -117,7 +117,7 @@ def test_another_run_takes_answers_from_the_store_without_cost(make):
     assert source.metrics()["annotator/from_store"] == 1
 
 
-def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tmp_path):
+def test_a_run_without_a_store_writes_one_with_optional_conversations(tmp_path):
     config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
     label_config.check(config, SINGLE)
     source = LabelService(label_config.in_run(config, tmp_path / "run"), SINGLE)
@@ -159,7 +159,7 @@ def test_both_orders_of_two_texts_are_one_question(make):
     assert labels[("b", "k")].probability == pytest.approx(0.15)
 
 
-def test_an_answer_without_a_verdict_is_no_label_and_asked_again_so_many_times(make):
+def test_questions_without_verdict_are_asked_a_limited_number_of_times(make):
     source = make(annotator__attempts=3)
     assert [ask(source, ("u",)) for _ in range(6)] == [[]] * 6
     assert Counting.asked == [("u",)] * 3
@@ -168,7 +168,7 @@ def test_an_answer_without_a_verdict_is_no_label_and_asked_again_so_many_times(m
     assert (ask(make(annotator__attempts=3), ("u",)), Counting.asked) == ([], [])
 
 
-def test_a_text_that_was_given_up_is_so_once_however_often_a_run_resumes(make):
+def test_a_text_is_given_up_once_however_often_runs_resume(make):
     source = make(annotator__attempts=1)
     ask(source, ("u",))
     for _ in range(2):
@@ -192,7 +192,7 @@ def test_requeue_asks_entries_as_published(make, published):
     assert len(Counting.asked) == published
 
 
-def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
+def test_refusals_name_the_configs_key_or_the_file():
     message = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
 
     with pytest.raises(UserError) as caught, label_config.naming_section():
@@ -204,7 +204,7 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
 
 
 @pytest.mark.slow
-def test_a_server_is_asked_again_beside_the_training_which_hears_of_a_full_disk(make, monkeypatch, capsys):
+def test_server_faults_are_retried_and_a_full_disk_is_raised(make, monkeypatch, capsys):
     gone = ServerError("is gone", "no connection")
     first = Answer(YES, tokens=(1, 1, 0))
     second = Answer(YES, (0.25, 0.75), (9, 2, 0))

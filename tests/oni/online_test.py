@@ -111,7 +111,7 @@ def test_the_version_changes_with_labels_alone(tmp_path: Path) -> None:
     assert versions == [0, 0, 1, 1]
 
 
-def test_a_lookup_of_a_text_that_was_never_seen_is_0(tmp_path: Path) -> None:
+def test_a_lookup_of_an_unknown_text_is_0(tmp_path: Path) -> None:
     reward = make_reward(tmp_path)
     reward.start()
     pay_batches(reward, range(3), [YES])
@@ -201,7 +201,7 @@ def test_a_resumed_run_pays_with_the_labels_of_its_checkpoint(tmp_path: Path) ->
     assert resumed.stats.count[:2].tolist() == [4, 4]
 
 
-def test_labels_from_after_the_checkpoint_count_from_the_first_batch_on(tmp_path: Path) -> None:
+def test_labels_after_the_checkpoint_count_from_the_first_batch(tmp_path: Path) -> None:
     reward = make_reward(tmp_path)
     reward.start()
     pay_batches(reward, range(2), [YES])
@@ -252,7 +252,7 @@ def test_a_resumed_serial_run_pays_as_the_undisturbed_one(
     assert logs[0] == logs[1]
 
 
-def test_a_run_without_a_checkpoint_begins_with_the_labels_of_its_first_try(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_keeps_its_first_trys_labels(tmp_path: Path) -> None:
     reward = make_reward(tmp_path)
     reward.start()
     pay_batches(reward, range(3), [YES])

@@ -21,7 +21,7 @@ from motif_jax.oni.reward_schedule import LARGE, MOST_OWED, Schedule, draws
 from motif_jax.oni.reward_trainer import Model, Trainer, TrainingBatch, TrainingJob, take_steps
 
 
-def test_a_label_calls_for_steps_that_are_taken_a_few_an_update() -> None:
+def test_a_labels_steps_are_spread_over_several_updates() -> None:
     schedule = Schedule("budget", 32, 2, 100)
     assert schedule.amount() == 0
 
@@ -34,7 +34,7 @@ def test_a_label_calls_for_steps_that_are_taken_a_few_an_update() -> None:
     assert schedule.owed == 30
 
 
-def test_steps_that_labels_call_for_too_fast_are_counted_as_dropped() -> None:
+def test_steps_beyond_the_rate_of_labels_are_counted_as_dropped() -> None:
     schedule = Schedule("budget", 32, 2, 100)
 
     for size in range(1, 200):
@@ -98,7 +98,7 @@ def test_a_smaller_call_is_an_arrival_when_none_is_pending() -> None:
     assert schedule.amount() == 32
 
 
-def test_calls_that_come_before_the_steps_are_taken_do_not_join_pieces() -> None:
+def test_calls_before_the_steps_do_not_join_pieces() -> None:
     schedule = Schedule("published", 32, 1, 100)
 
     for number in range(100):
@@ -213,7 +213,7 @@ def test_batches_of_a_job_are_padded_with_weight_0() -> None:
     assert bytes(second.messages[0, 0]).rstrip(b"\0") == b"c" * 97
 
 
-def test_a_batch_with_a_long_text_runs_in_the_long_program() -> None:
+def test_a_batch_with_a_long_text_has_the_long_program() -> None:
     model = RecordedModel()
 
     take_steps(model, state_with(0), two_steps(), 3)
@@ -237,7 +237,7 @@ def test_the_outcome_of_a_job_becomes_the_trainers_state_once() -> None:
     assert trainer.running is None
 
 
-def test_an_outcome_has_the_means_of_its_steps_and_the_accuracy_before_them() -> None:
+def test_an_outcome_has_its_steps_means_and_their_prior_accuracy() -> None:
     outcome = take_steps(RecordedModel(loss=2.0), state_with(7), two_steps(), 3)
 
     assert outcome.means == {"loss": 9.0, "accuracy": 0.5, "gradient_norm": 4.5}

@@ -84,7 +84,7 @@ def test_a_policy_computes_what_its_network_does(agent):
 
 
 @slow
-def test_a_setup_has_the_newest_checkpoint_and_the_options_of_its_run(agent):
+def test_a_setup_has_its_runs_newest_checkpoint_and_options(agent):
     setup = open_setup(of_folder(agent[0]))
 
     assert (setup.checkpoint, setup.environment) == (300, "Recall-v0")
@@ -99,7 +99,7 @@ def test_a_pinned_checkpoint_stays(agent):
 
 
 @slow
-def test_a_reward_that_has_gone_is_refused_unless_it_is_left_out(agent, tmp_path):
+def test_a_deleted_reward_is_refused_unless_it_is_left_out(agent, tmp_path):
     config = json.loads((agent[0] / "config.json").read_text())
     config["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
     moved = tmp_path / "moved"
@@ -113,7 +113,7 @@ def test_a_reward_that_has_gone_is_refused_unless_it_is_left_out(agent, tmp_path
 
 
 @slow
-def test_a_folder_as_policy_plays_like_a_folder_of_an_agent(agent):
+def test_a_folder_as_policy_plays_like_its_agent(agent):
     by_policy = open_setup(PlayedPolicy(policy=str(agent[0])))
 
     assert by_policy.plan == open_setup(of_folder(agent[0])).plan
@@ -249,7 +249,7 @@ def test_a_clone_has_no_intrinsic_reward(runs):
     assert reward.step == 3
 
 
-def test_switches_of_training_alone_are_off_when_a_run_is_read(runs):
+def test_switches_of_training_alone_are_off_at_play(runs):
     compat = agent_policy.read_config(runs / "run").compat
 
     assert [name for name, value in vars(compat).items() if value] == [
@@ -284,7 +284,7 @@ def test_only_checkpoints_with_files_have_a_digest(runs):
         ),
     ],
 )
-def test_a_config_that_is_none_of_an_agent_run_is_refused(runs, tmp_path, changes, line):
+def test_a_config_of_no_agent_run_is_refused(runs, tmp_path, changes, line):
     config = json.loads((runs / "run" / "config.json").read_text())
     folder = tmp_path / "damaged"
     write_config(folder, {**config, **changes})

@@ -24,7 +24,7 @@ def test_the_best_episode_has_the_greatest_intrinsic_return() -> None:
     assert evaluate.return_key(rows) == "intrinsic_return"
 
 
-def test_the_task_s_return_counts_where_one_episode_has_no_other() -> None:
+def test_the_tasks_return_counts_where_an_episode_lacks_others() -> None:
     rows = [{"return": 1.0, "intrinsic_return": 2.0}, {"return": 0.0, "intrinsic_return": None}]
 
     assert evaluate.return_key(rows) == "return"

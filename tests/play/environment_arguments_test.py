@@ -50,7 +50,7 @@ def test_an_agent_plays_with_the_arguments_of_the_config(lake):
     assert setup.options["wrappers"] == STACKED
 
 
-def test_an_agent_keeps_its_arguments_in_an_environment_of_the_same_spaces(lake):
+def test_an_agent_keeps_its_arguments_where_the_spaces_are_equal(lake):
     setup = setup_of(
         lake, **{"environment.name": "gym:FrozenLake8x8-v1", "environment.kwargs": '{"map_name": "4x4"}'}
     )

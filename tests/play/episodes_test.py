@@ -131,7 +131,7 @@ def test_a_greedy_episode_has_the_most_likely_actions():
     assert (episode.fields, episode.probabilities) == ({}, None)
 
 
-def test_an_episode_of_a_worker_has_no_numbers_of_a_network():
+def test_a_workers_episode_has_no_numbers_of_a_network():
     (episode,) = play(RandomPolicy(), skip=range(1, 99)).values()
 
     spec = registry.spec("Recall-v0", **OPTIONS)
@@ -167,7 +167,7 @@ def test_steps_are_counted_while_no_episode_has_ended():
     assert counts[-1] == sum(len(episode.actions) for episode in episodes)
 
 
-def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
+def test_a_killed_worker_is_replaced_and_its_episodes_are_replayed():
     undisturbed = play(Counting(), workers=1, skip={0, 3})
     deaths = []
     episodes = {}
@@ -215,7 +215,7 @@ class Slow(RandomPolicy):
         return super().player(seed, spec)
 
 
-def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
+def test_a_slow_bot_is_no_hanging_engine(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
 

@@ -36,7 +36,7 @@ def test_actions_of_large_environments_are_kept(tmp_path):
             evaluation_files.read_rows(tmp_path / "episodes.jsonl")
 
 
-def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
+def test_a_cut_journal_loses_at_most_its_last_row(tmp_path):
     row = {"session": 0, "session_seconds": 1.0, "x": float("nan"), "text": HOSTILE}
     with evaluation_files.Journal(tmp_path) as rows:
         for index in range(3):

@@ -123,7 +123,7 @@ def names_of_tests(player, names, prompt_tokens=None):
     return [test.name for test, _ in tests], left_out
 
 
-def test_a_player_that_reads_nothing_takes_the_tests_that_change_the_world():
+def test_a_player_without_text_takes_tests_of_changed_worlds():
     player = eval_agents.open_agent(level_policy())
 
     names, left_out = names_of_tests(player, ["all"])
@@ -154,7 +154,7 @@ def test_a_test_is_played_beside_the_one_without_a_change():
     assert level.options == base.options | {"distractors": 16}
 
 
-def test_a_player_that_does_not_read_takes_no_test_of_reading():
+def test_a_player_without_text_takes_no_test_of_reading():
     player = eval_agents.open_agent(level_policy())
 
     with pytest.raises(UserError) as error:
@@ -188,7 +188,7 @@ READ_TESTS = [
 
 
 @pytest.mark.slow
-def test_a_language_model_takes_all_tests_that_its_room_has_space_for(talker):
+def test_a_language_model_takes_all_tests_that_fit_its_room(talker):
     names, left_out = names_of_tests(without_policy(talker), ["all"])
 
     assert names == ["no_modification_test", *READ_TESTS, "distractors_16", "french"]
@@ -223,7 +223,7 @@ def test_a_given_length_of_prompts_replaces_the_room_of_tests(talker):
     ("names", "prompt_tokens", "test", "tokens"),
     [(["distractors_16"], 150, "distractors_16", 218), (["all"], 100, "no_modification_test", 128)],
 )
-def test_a_named_test_or_the_base_that_has_no_space_is_refused(talker, names, prompt_tokens, test, tokens):
+def test_a_named_test_or_base_beyond_the_room_is_refused(talker, names, prompt_tokens, test, tokens):
     with pytest.raises(UserError) as error:
         names_of_tests(without_policy(talker), names, prompt_tokens)
 
@@ -232,7 +232,7 @@ def test_a_named_test_or_the_base_that_has_no_space_is_refused(talker, names, pr
     )
 
 
-def test_a_run_goes_on_with_the_player_that_it_began_with(tmp_path):
+def test_a_run_continues_with_its_first_player(tmp_path):
     config = level_policy()
     eval_agents.pin(tmp_path, eval_agents.open_pinned(config, tmp_path))
 

@@ -95,7 +95,7 @@ def test_a_fixed_policy_keeps_its_pinned_shares():
 
 
 @pytest.mark.parametrize("name", ["NetHackScore-v1", "NetHackStaircase-v1"])
-def test_a_random_policy_is_rated_by_the_reward_of_an_agent(run, name):
+def test_a_random_policy_is_rated_by_an_agents_reward(run, name):
     setup = evaluation_setup.check(played(**AGENT | {"environment.name": name}))
 
     assert isinstance(setup.policy, RandomPolicy)
@@ -109,7 +109,7 @@ def test_a_random_policy_is_rated_by_the_reward_of_an_agent(run, name):
     assert list(setup.digests) == ["reward"]
 
 
-def test_an_agents_own_value_of_a_reward_key_may_be_given_again():
+def test_an_agents_value_of_a_reward_key_may_be_repeated():
     setup = evaluation_setup.check(played(**AGENT, **{"reward.count_exponent": 2.0}))
 
     assert setup.rater.count_exponent == 2.0
@@ -121,7 +121,7 @@ def test_an_empty_folder_of_a_reward_leaves_the_agents_out():
     assert (setup.rater, setup.plan["reward"], setup.digests) == (None, None, {})
 
 
-def test_an_environment_of_the_same_family_takes_the_options_of_a_run():
+def test_an_environment_of_the_same_family_takes_a_runs_options():
     other = "tests.toys:OtherHorizonCorridor"
 
     setup = evaluation_setup.check(played(**AGENT | {"agent.dir": "horizon", "environment.name": other}))
@@ -204,7 +204,7 @@ def test_a_folder_whose_name_has_a_colon_is_no_class(run, name):
     assert str(error.value) == f"{name} is not a run folder: it has no config.json"
 
 
-def test_a_reward_that_was_written_again_since_a_run_started_is_refused():
+def test_a_reward_rewritten_since_the_runs_start_is_refused():
     pins = evaluation_setup.PinnedVersions(digests={"reward": "x"})
 
     with pytest.raises(UserError) as error:

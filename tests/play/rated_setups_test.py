@@ -93,7 +93,7 @@ def test_two_rewards_in_one_folder_have_different_digests(runs, tmp_path):
     assert rewards.digest(AgentReward()) is None
 
 
-def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
+def test_a_folder_named_like_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
     folder = agent_run(tmp_path / "agent", runs / "text")
     monkeypatch.chdir(tmp_path)
     for name in ("random", "bot"):
@@ -152,7 +152,7 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, texts, tmp_path):
         np.testing.assert_allclose(rated(who, texts).uncounted, expected, rtol=1e-5)
 
 
-def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
+def test_a_reward_of_several_fields_rates_episodes_and_films(runs):
     changes = {"environment.max_episode_steps": 90, "reward.dir": str(runs / "more"), "reward.quantile": None}
     who = check(evaluate_config(**changes))
     assert who.options["fields"] == ["glyphs"]

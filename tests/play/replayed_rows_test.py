@@ -59,7 +59,7 @@ def test_an_evaluation_of_texts_is_not_replayed(monkeypatch: pytest.MonkeyPatch)
         chosen(replay_config("0"))
 
 
-def test_a_return_that_is_no_number_is_neither_best_nor_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_return_of_nan_is_neither_best_nor_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     returns = (None, 2.0, None, 1.0)
     rows: Rows = [{"index": index, "return": value, "actions": ""} for index, value in enumerate(returns)]
     chosen = rows_of_evaluation(monkeypatch, rows)

@@ -116,6 +116,6 @@ def test_a_text_that_is_paid_is_green(sight, paid, style):
     assert [part.style for part in group.renderables if str(part) == message] == [style]
 
 
-def test_a_bar_begins_in_the_middle_and_ends_at_its_range() -> None:
+def test_a_bar_begins_midway_and_ends_at_its_range() -> None:
     drawn = [terminal.bar(value, width=8).plain for value in (0, 2, -2, 9, -9)]
     assert drawn == ["    |    ", "    |██  ", "  ██|    ", "    |████", "████|    "]

@@ -148,7 +148,7 @@ def test_a_renderer_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_one_line_and_the_next_game_has_its_film(
+def test_a_dead_process_costs_one_line_and_one_film(
     films: Films, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     record(tmp_path, 20)
@@ -171,7 +171,7 @@ def test_a_process_that_dies_is_one_line_and_the_next_game_has_its_film(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "count"), [extra(120.0, 1), (0.0, 0)])
-def test_at_the_end_a_film_is_waited_for_no_longer_than_its_time(
+def test_the_last_film_is_waited_for_within_its_time(
     films: Films, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
 ) -> None:
     monkeypatch.setattr(training_films, "_CLOSE_SECONDS", seconds)

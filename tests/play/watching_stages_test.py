@@ -184,7 +184,7 @@ def test_n_plays_to_the_next_reward_or_the_end(show):
     assert steps_of(show("n", "right")) == [0, 6]
 
 
-def test_e_plays_to_the_end_and_on_to_the_next_episode(show):
+def test_e_plays_to_the_end_and_the_next_episode(show):
     # At the end of an episode a key leads on.
     views = show("e", "right", "right", "q", episodes=2)
 
@@ -249,7 +249,7 @@ def stop_after_first_film(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_stop_between_films_ends_with_75_and_the_rest_follows_later(evaluation, monkeypatch):
+def test_a_stop_between_films_exits_75_and_the_rest_follows(evaluation, monkeypatch):
     seeds = stop_after_first_film(monkeypatch)
     config = evaluate_config(show_best=3)
 
@@ -262,7 +262,7 @@ def test_a_stop_between_films_ends_with_75_and_the_rest_follows_later(evaluation
 
 
 @pytest.mark.slow
-def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
+def test_a_row_that_the_replay_contradicts_is_not_filmed(evaluation):
     journal = evaluation / evaluation_files.JOURNAL
     rows = [json.loads(line) for line in journal.read_text().splitlines()]
     for row in rows:
@@ -327,7 +327,7 @@ def test_films_in_other_forms_are_made_anew(replayed):
 
 
 @pytest.mark.slow
-def test_films_of_a_reward_that_was_trained_again_are_made_anew(replayed, monkeypatch):
+def test_films_of_a_retrained_reward_are_made_again(replayed, monkeypatch):
     config, folder, seeds = replayed
 
     monkeypatch.setattr(evaluation_setup, "digests_of", lambda *_: {"reward": "another"})
@@ -356,7 +356,7 @@ def test_an_agent_or_reward_that_has_moved_is_named(key, evaluation, tmp_path):
     assert (tmp_path / "r" / "episode-00001.html").exists()
 
 
-def test_an_agent_reads_its_own_fields_in_a_recorded_game_and_no_other_game(tmp_path):
+def test_an_agent_reads_its_fields_only_in_its_game(tmp_path):
     """The instruction, which recordings leave out; an agent of another game is refused."""
     recorded = tmp_path / "kept"
     game = {"environment.name": "BabyAI-GoToLocal-v0", "episodes": 1}

@@ -159,7 +159,7 @@ def test_a_greedy_film_takes_the_most_likely_actions():
     np.testing.assert_array_equal(film.actions, film.probabilities.argmax(-1))
 
 
-def test_a_film_of_a_bot_is_certain_and_reaches_the_goal():
+def test_a_bots_film_is_certain_and_reaches_the_goal():
     film = film_of(*FILMS["bot"], 5)
 
     np.testing.assert_array_equal(film.probabilities, np.eye(6)[film.actions])

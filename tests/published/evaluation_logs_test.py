@@ -61,7 +61,7 @@ def test_entropies_of_an_episode_s_tokens_are_summed(path: Path) -> None:
     [([], "a log without an episode"), ([(None, STEPS * 50)] * 99, "more steps than")],
     ids=["no episode", "many steps"],
 )
-def test_a_log_without_episodes_or_of_too_many_steps_is_refused(
+def test_a_log_without_episodes_or_with_excess_steps_is_refused(
     path: Path, results: list[Any], words: str
 ) -> None:
     dump(path, results)

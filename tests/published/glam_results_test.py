@@ -39,7 +39,7 @@ def test_objects_are_not_unpickled(tmp_path):
             glam_results.read_returns(tmp_path / "others.npy")
 
 
-def test_runs_without_a_value_up_to_the_step_do_not_count():
+def test_runs_without_a_value_by_the_step_do_not_count():
     def run(first, last):
         steps = np.arange(first, last + 1, 100.0)
         return efficiency.Learned("ours", "task", Curve(steps, np.ones(len(steps))))

@@ -220,7 +220,7 @@ def test_a_piece_of_a_pickle_is_read_as_plain_data(data, value):
 
 
 @pytest.mark.parametrize(("data", "message"), REFUSED)
-def test_a_piece_of_a_pickle_that_is_no_plain_data_is_refused(data, message):
+def test_a_pickle_of_more_than_plain_data_is_refused(data, message):
     with pytest.raises(ValueError, match=message):
         plain(data)
 
@@ -263,7 +263,7 @@ def test_a_persistent_id_is_read_by_who_knows_it():
 
 
 @pytest.mark.parametrize("protocol", range(5))
-def test_plain_data_of_every_protocol_is_read_as_pickle_reads_it(protocol):
+def test_plain_data_of_every_protocol_reads_as_in_pickle(protocol):
     fortran = np.asfortranarray(np.eye(2, 3))
     scalars = [np.float32(0.1), np.array([[1, 2], [3, 4]], ">i2"), fortran, np.array(2.5)]
     numbers = [1, -70000, 2**80, "é" * 300, None, True]

@@ -196,9 +196,7 @@ QUICK = ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two he
 
 
 @pytest.mark.parametrize("kinds", [QUICK, pytest.param(None, marks=pytest.mark.slow, id="all")])
-def test_layers_are_matched_by_order_and_one_status_number_lacks_weights(
-    golden: Any, kinds: list[str] | None
-) -> None:
+def test_layers_match_by_order_and_a_new_status_lacks_weights(golden: Any, kinds: list[str] | None) -> None:
     """'two heads': a critic of its own without a core."""
     for case, (network, shapes) in networks(golden("core_variants_shapes.json")).items():
         if kinds is not None and case not in kinds:

@@ -138,7 +138,7 @@ def test_a_game_is_lost_while_several_words_fit(published, games, tmp_path):
     assert read_games(tmp_path / "g.pkl")[0].rewards[0] == -1
 
 
-def test_a_game_is_judged_by_the_list_of_words_that_is_given(published, games, tmp_path):
+def test_a_game_is_judged_by_the_given_words(published, games, tmp_path):
     game = games[1]
     write(tmp_path / "g.pkl", [{"state": published(knowledge_of(game)), "actions": ["sugar"]}])
     fitting = [

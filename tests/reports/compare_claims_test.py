@@ -138,7 +138,7 @@ def test_a_claim_that_the_games_do_not_carry_fails(evaluations, tmp_path, capsys
         ("combat > combat + 1: kills", "combat > combat \\+ 1: kills: compares combat with itself"),
     ],
 )
-def test_a_claim_that_names_no_two_methods_or_no_measure_is_refused(
+def test_a_claim_without_two_methods_or_a_measure_is_refused(
     evaluations, tmp_path, claim: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=rf"^config.claims={message}"):

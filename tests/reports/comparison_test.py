@@ -150,7 +150,7 @@ def test_claims_are_tested_on_the_games_that_both_played():
         ("a > b + 0.3: success", "b", 0.3),
     ],
 )
-def test_a_claim_has_a_margin_above_or_below_the_other_method(text: str, less: str, margin: float) -> None:
+def test_a_claims_margin_is_above_or_below_the_other_method(text: str, less: str, margin: float) -> None:
     claim = claims.parsed_claims(text, ["a", "b", "b-2"])[0]
 
     assert (claim.less, claim.margin) == (less, margin)

@@ -25,7 +25,7 @@ def test_a_folder_is_held_while_a_process_has_its_lock(tmp_path: Path) -> None:
     assert not is_held(tmp_path)
 
 
-def test_the_last_page_is_written_after_the_end_of_the_run(tmp_path: Path) -> None:
+def test_the_last_page_is_written_after_the_runs_end(tmp_path: Path) -> None:
     training = FolderLock(tmp_path)
     training.__enter__()
     pages = []

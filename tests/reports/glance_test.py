@@ -159,7 +159,7 @@ def test_a_warning_of_the_training_is_in_the_headline(tmp_path) -> None:
     assert "may be hacked" in text
 
 
-def test_an_agent_that_stays_with_one_text_is_no_good_news() -> None:
+def test_an_agent_that_repeats_one_text_is_bad_news() -> None:
     data = agent_and_random(deeper=1.0)
     data.standstill = "the agent stays where one text comes again and again"
 
@@ -185,7 +185,7 @@ def test_an_accuracy_is_shown_with_its_pairs() -> None:
     ]
 
 
-def test_a_run_without_a_summary_has_the_last_accuracy_of_its_csv_file() -> None:
+def test_a_run_without_a_summary_has_its_csvs_last_accuracy() -> None:
     of_finite = RunData("t", reward_validation={"validation_accs": np.array([0.5, 0.755])})
     of_ties = RunData("t", reward_validation={"validation_accs": np.array([0.5, np.nan])})
 

@@ -37,7 +37,7 @@ def test_a_verdict_weighs_reward_against_progress(
 
 
 @pytest.mark.parametrize("count", [0, 19])
-def test_a_measure_that_only_a_part_of_a_training_has_is_left_out(count: int) -> None:
+def test_a_measure_of_part_of_a_training_is_left_out(count: int) -> None:
     """As a number of `info` that comes with the first success."""
     before = episodes(1.0, 2.0) | {"success": np.zeros(count)}
     after = episodes(3.0, 3.0) | {"success": np.ones(20)}

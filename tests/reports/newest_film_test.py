@@ -64,7 +64,7 @@ def test_the_page_leads_to_the_newest_game(
 
 
 @pytest.mark.slow
-def test_a_film_is_made_once_and_again_of_a_newer_game(run: Path, tmp_path: Path) -> None:
+def test_a_film_is_remade_only_of_a_newer_game(run: Path, tmp_path: Path) -> None:
     first = newest_film.write(run, tmp_path)
     made_at = (tmp_path / "newest_game.html").stat().st_mtime_ns
 
@@ -77,7 +77,7 @@ def test_a_film_is_made_once_and_again_of_a_newer_game(run: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_game_that_does_not_replay_leaves_the_page_without_its_film(
+def test_a_page_lacks_the_film_of_an_unrepeatable_game(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = record(run, 3000, 1, seed=4)

@@ -24,7 +24,7 @@ def parts() -> tuple[Plot, Table]:
     return plot, table
 
 
-def test_a_line_has_a_texts_share_of_what_each_row_paid() -> None:
+def test_a_line_has_a_texts_share_of_each_rows_pay() -> None:
     plot, _ = parts()
 
     lines = {line.name: line.y.tolist() for line in plot.lines}

@@ -184,7 +184,7 @@ def test_folders_of_every_kind_stand_side_by_side(folders_of_every_kind):
     assert "Dashed: published results, read from motif_results.pkl." in page
 
 
-def test_a_scale_of_two_methods_sets_their_means_to_0_and_1(folders_of_every_kind):
+def test_a_scale_sets_two_methods_means_to_0_and_1(folders_of_every_kind):
     config = of_every_kind(folders_of_every_kind, normalise_zero="one", normalise_one="two")
     out = folders_of_every_kind / "out"
 
@@ -209,7 +209,7 @@ def test_tables_of_an_earlier_comparison_go(folders_of_every_kind):
 
 
 @pytest.mark.parametrize("kind", ["evaluation", "training"])
-def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path, kind):
+def test_a_missing_number_is_named_with_the_available_ones(tmp_path, kind):
     folder = tmp_path / "run"
     if kind == "training":
         write_agent_run(folder, episodes=5)

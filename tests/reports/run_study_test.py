@@ -100,7 +100,7 @@ def test_runs_are_made_seed_by_seed(toys: Path, tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_leaves_a_line_and_a_row_of_the_table(toys: Path, tmp_path: Path, capsys) -> None:
+def test_a_run_leaves_a_line_and_a_table_row(toys: Path, tmp_path: Path, capsys) -> None:
     study.run(small(), tmp_path)
 
     rows = lines(tmp_path)
@@ -148,7 +148,7 @@ def lines(workdir: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_games_of_a_shorter_training_are_not_those_of_a_longer_one(toys: Path, tmp_path: Path) -> None:
+def test_games_of_a_shorter_training_do_not_count_for_longer(toys: Path, tmp_path: Path) -> None:
     """The agent's folder trains on, and the command of its games stays the same."""
     config = small(tables={"t": "none"}, seeds=1)
     study.run(config, tmp_path)
@@ -198,7 +198,7 @@ def test_a_program_is_asked_to_stop_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
+def test_a_stopped_study_ends_its_program_and_can_continue(toys: Path, tmp_path: Path) -> None:
     config = small(tables={"t": "none"})
     (toys / "wait").write_text("games")
 
@@ -212,7 +212,7 @@ def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_pa
     assert started(toys) == ["games", "none-2", "games"]
 
 
-def test_unknown_flags_of_any_run_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
+def test_unknown_flags_of_any_run_are_refused_at_once(toys: Path, tmp_path: Path) -> None:
     config = small()
     config.methods.motif = "--config.rewrad=1 --config.reward.dir={workdir}/reward"
 
@@ -256,7 +256,7 @@ def test_other_claims_need_no_new_runs(toys: Path, tmp_path: Path) -> None:
     assert started(toys) == []
 
 
-def test_a_number_that_no_game_has_ends_a_study_after_its_first_run(toys: Path, tmp_path: Path) -> None:
+def test_an_unknown_number_ends_a_study_after_its_first_run(toys: Path, tmp_path: Path) -> None:
     config = small(measures="score,aples", tables={"t": "none"})
 
     message = r"^config\.measures=aples: no game .* they have .*length, return, score"

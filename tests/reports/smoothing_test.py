@@ -29,7 +29,7 @@ RARE = Curve(steps_of(52).x, (steps_of(52).y > 4).astype(float))
 MANY = Curve(np.arange(600.0), np.arange(600.0) * 7 % 13)
 
 
-def test_a_stretch_has_the_mean_and_a_band_of_its_values():
+def test_a_stretch_has_its_values_mean_and_band():
     smoothed = smooth(TEN, stretches=3)
 
     # 0 to 2, 3 to 5, 6 to 9.

@@ -21,7 +21,7 @@ def write_training(folder: Path, returns: list[float], stage: str = "train_agent
     return folder
 
 
-def test_the_page_has_tables_claims_and_a_curve_for_each_method(tmp_path: Path) -> None:
+def test_the_page_has_tables_claims_and_each_methods_curve(tmp_path: Path) -> None:
     task = [write_training(tmp_path / f"task-{seed}", [0.0] * 60) for seed in (1, 2)]
     both = [write_training(tmp_path / "both-1", [1.0] * 60)]
     claims = "Claims (95 %):\n\n* both > task: return: **holds**, 0.9 [0.8, 1]."
@@ -38,7 +38,7 @@ def test_the_page_has_tables_claims_and_a_curve_for_each_method(tmp_path: Path) 
     assert [picture.suffix for picture in sorted((tmp_path / "plots").glob("[!.]*"))] == [".pdf", ".png"]
 
 
-def test_trainings_that_lie_elsewhere_and_stages_without_episodes_have_no_curve(tmp_path: Path) -> None:
+def test_trainings_elsewhere_and_stages_without_episodes_have_no_curve(tmp_path: Path) -> None:
     text = [write_training(tmp_path / "text-1", [1.0] * 60, stage="train_text")]
 
     path = study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away-1"], "text": text}, ["return"])
@@ -46,7 +46,7 @@ def test_trainings_that_lie_elsewhere_and_stages_without_episodes_have_no_curve(
     assert "Learning curves" not in path.read_text(encoding="utf-8")
 
 
-def test_the_page_names_the_trainings_that_have_no_curve_beside_those_that_do(tmp_path: Path) -> None:
+def test_the_page_names_trainings_without_a_curve_beside_the_others(tmp_path: Path) -> None:
     both = write_training(tmp_path / "both-1", [1.0] * 60)
     trainings = {"task": [tmp_path / "away-1", tmp_path / "away-2"], "both": [both, tmp_path / "away-3"]}
 
@@ -56,7 +56,7 @@ def test_the_page_names_the_trainings_that_have_no_curve_beside_those_that_do(tm
     assert sentence in path.read_text(encoding="utf-8")
 
 
-def test_a_folder_of_plots_that_is_the_users_keeps_what_is_in_it(tmp_path: Path) -> None:
+def test_a_users_folder_of_plots_keeps_its_files(tmp_path: Path) -> None:
     mine = tmp_path / "plots" / "figure.png"
     mine.parent.mkdir()
     mine.write_text("mine")

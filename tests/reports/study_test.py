@@ -29,7 +29,7 @@ def runs(above: float, seeds: int = 3) -> dict[str, study.Runs]:
     }
 
 
-def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp_path: Path) -> None:
+def test_a_step_is_judged_by_its_message_and_the_count(tmp_path: Path) -> None:
     rows = evaluation_rows(2, 0.0, 1)
     for row, times in zip(rows, (3, 1), strict=True):
         counts = {
@@ -89,7 +89,7 @@ def test_before_the_first_game_no_measure_is_missing() -> None:
     assert study.missing_measure({"later": {}}, ["aples"]) is None
 
 
-def test_a_claim_about_a_number_that_its_games_lack_is_refused() -> None:
+def test_a_claim_about_a_number_without_games_is_refused() -> None:
     with pytest.raises(UserError, match=r"config\.claims=better > none: fame: its games have judged, "):
         study.claims(runs(2.0), [Claim("better", "none", "fame")], 20)
 
@@ -120,7 +120,7 @@ def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
     )
 
 
-def test_a_table_has_no_methods_without_runs_and_no_measures_that_some_lack() -> None:
+def test_a_table_omits_empty_methods_and_incomplete_measures() -> None:
     methods: dict[str, study.Runs] = {"none": constant_runs(2.0), "absent": {}}
 
     head, _, *rows = study.table(methods, "some", ["fame", "dlvl"], 50).markdown().splitlines()
@@ -137,7 +137,7 @@ def test_a_table_says_where_only_games_were_drawn() -> None:
     assert "over games (some have one run)" in note
 
 
-def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_the_mean() -> None:
+def test_a_cell_is_an_interquartile_mean_except_for_rare_events() -> None:
     games = np.array([0.0, 1.0, 3.0, 100.0])
     none = {seed: played(games + seed) | {"dlvl": [1.0, 1.0, 1.0, 5.0]} for seed in (0, 4)}
     better = {seed: played(games + seed + 1) for seed in (0, 4)}
@@ -154,7 +154,7 @@ def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_th
     assert (below.value, below.low, below.high) == (-1, -3, 0)
 
 
-def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
+def test_a_claim_holds_where_the_interval_exceeds_its_margin() -> None:
     near = Claim("better", "none", "judged", 1.0)
     far = Claim("better", "none", "judged", 3.0)
     text, carried = study.claims(runs(2.0), [near, far], 200)

@@ -63,7 +63,7 @@ def with_expert(shares: tuple[float, ...], text_task: bool) -> RunData:
         pytest.param((0.3, 0.6, 0.3), "bad", id="below one"),
     ],
 )
-def test_the_first_leads_where_it_is_clearly_better_than_all_others(
+def test_the_first_leads_where_it_clearly_beats_all_others(
     shares: tuple[float, ...], kind: str, text_task: bool
 ) -> None:
     text, actual_kind = headline(with_expert(shares, text_task))
@@ -192,7 +192,7 @@ def task_alone() -> RunData:
 @pytest.mark.parametrize(
     "part", ["Reward against progress", "Reward training", "what paid most", "reward hacking"]
 )
-def test_a_run_of_the_task_alone_has_no_parts_of_a_reward(task_alone: RunData, part: str) -> None:
+def test_a_run_of_the_task_alone_has_no_reward_parts(task_alone: RunData, part: str) -> None:
     text = run_page(task_alone) + run_texts(task_alone)["report.md"]
 
     assert success.task_alone(task_alone)
@@ -222,7 +222,7 @@ def test_a_training_alone_says_nothing_yet() -> None:
         {"episodes": {"intrinsic_return": CURVE}},
     ],
 )
-def test_a_run_with_a_part_of_a_reward_is_not_of_the_task_alone(part: dict[str, Any]) -> None:
+def test_a_run_with_reward_parts_is_not_the_task_alone(part: dict[str, Any]) -> None:
     training = RunData("t", episodes={"return": CURVE})
 
     assert success.task_alone(training)
@@ -238,7 +238,7 @@ def test_only_a_run_that_played_is_of_the_task_alone(part: str | None, is_run: b
     assert success.task_alone(data) == is_run
 
 
-def test_a_training_whose_reward_reads_more_is_not_checked_for_hacking() -> None:
+def test_a_reward_that_reads_more_is_not_checked_for_hacking() -> None:
     training = RunData("t", episodes={"return": CURVE}, reward_reads=("glyphs",))
 
     [verdict] = hacking.judge_run(training)

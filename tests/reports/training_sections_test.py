@@ -92,7 +92,7 @@ def test_the_menu_lists_the_sections() -> None:
     assert re.findall(r'<a href="#([^"]+)">', menu) == re.findall(r'<section id="([^"]+)">', text)
 
 
-def test_a_page_shows_four_charts_of_the_training_and_folds_the_rest(tmp_path: Path) -> None:
+def test_a_page_shows_four_training_charts_and_folds_the_rest(tmp_path: Path) -> None:
     section = training_section(run_data(tmp_path))
 
     unfolded = [part.title for part in section.parts if isinstance(part, page.Plot)]

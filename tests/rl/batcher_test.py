@@ -265,7 +265,7 @@ def test_a_restored_batcher_continues_as_undisturbed(undisturbed: Play) -> None:
         assert batch.intrinsic_returns == expected.intrinsic_returns
 
 
-def test_the_return_of_a_lost_episode_is_not_mixed_with_the_next() -> None:
+def test_a_lost_episodes_return_is_not_mixed_with_the_next() -> None:
     sums = ReturnSums(0.0)
     # The actor dies after the first batch: the end of episode 0 is never reported.
     batches = (

@@ -92,7 +92,7 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
     assert lines(tmp_path, "step", "return") == [(10, 1.0, None), (15, 2.0, None)]
 
 
-def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
+def test_an_episode_of_a_lost_rollout_lacks_intrinsic_return(tmp_path: Path) -> None:
     """Also where the run was resumed in between."""
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 5, [report(4, 0)], [])

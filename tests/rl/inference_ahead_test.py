@@ -98,7 +98,7 @@ def test_a_call_is_read_once_the_next_is_launched() -> None:
     assert actors.slots.behaviour_value[3, 1].tolist() == [101.0, 101.0]
 
 
-def test_a_group_that_began_anew_is_not_sent_its_old_action() -> None:
+def test_a_restarted_group_is_not_sent_its_old_action() -> None:
     inference, actors, _ = make()
     old = Ready(0, 0, 2)
     new = Ready(0, 1, 0)

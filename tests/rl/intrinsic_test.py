@@ -34,7 +34,7 @@ def some_messages(count=20):
     return rows
 
 
-def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
+def test_agents_and_python_take_the_advised_threshold(trained):
     model = read_run(trained)
     advised = model.statistics["advice"]["threshold"]
     assert advised != model.normalisation(True, 0.5).threshold
@@ -107,7 +107,7 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
 
 
 @pytest.mark.parametrize(("fallback", "level"), [(0.7, 0.7), (None, 0.5)])
-def test_a_threshold_that_pays_most_steps_gives_way_to_the_quantile(trained, capsys, fallback, level):
+def test_a_threshold_that_pays_most_steps_yields_the_quantile(trained, capsys, fallback, level):
     known = read_run(trained)
     folder = trained.parent / f"another_{level}"
     advice = {**known.statistics["advice"], "paid_share": 0.72}

@@ -67,7 +67,7 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Path) -> None:
+def test_additions_are_learned_and_stored_without_the_base(tmp_path: Path) -> None:
     """Processes in two groups are stepped in turns: every step is by the policy that learns from it."""
     changes = {**LORA, "lora.base": "int8", "serial": False, "actors.groups_per_worker": 2}
     training = train(tmp_path / "run", config(tmp_path, **changes))

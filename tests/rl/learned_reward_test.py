@@ -173,9 +173,7 @@ def test_the_most_uncertain_texts_and_pairs_have_the_highest_scores(
 
 
 @pytest.mark.usefixtures("unlearning")
-def test_texts_are_drawn_for_pairs_as_often_as_they_are_shown(
-    tmp_path: Path, annotator: oni_runs.Annotator
-) -> None:
+def test_texts_are_drawn_for_pairs_as_often_as_shown(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking")
 
     for number in range(12):

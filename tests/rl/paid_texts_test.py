@@ -18,7 +18,7 @@ def texts(*rows: str) -> np.ndarray:
     return np.frombuffer(b"".join(padded), np.uint8).reshape(len(rows), 8)
 
 
-def test_batches_are_summed_by_text_and_the_most_paid_stand_first() -> None:
+def test_batches_are_summed_by_text_with_the_largest_first() -> None:
     sums = PaidTexts()
 
     sums.add(texts("kill", "gold", "wall"), np.array([1, 4, 9]), np.array([1.0, 2.0, 0.0]))

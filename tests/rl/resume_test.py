@@ -194,7 +194,7 @@ class SlowCorridor(Corridor):
 
 
 @pytest.mark.slow
-def test_an_episode_that_ended_in_a_rollout_that_a_stop_cut_is_logged_once(
+def test_an_episode_of_a_rollout_cut_short_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its steps are in no batch: the resumed run plays them again."""

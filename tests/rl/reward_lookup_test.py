@@ -51,7 +51,7 @@ def paid(last_text: bool) -> tuple[np.ndarray, np.ndarray | None, BatchMessages]
     return intrinsic[:, 0], None if of_last is None else of_last[:, 0], reward.observed[0]
 
 
-def test_a_final_text_is_paid_to_the_action_that_led_there() -> None:
+def test_a_final_text_is_paid_to_its_action() -> None:
     intrinsic, of_last, observed = paid(last_text=True)
     np.testing.assert_array_equal(intrinsic[:3], [1, 2, 2])
     np.testing.assert_array_equal(of_last, [0, 0, 4, 0])
@@ -60,7 +60,7 @@ def test_a_final_text_is_paid_to_the_action_that_led_there() -> None:
     assert observed.counts.sum() == 4
 
 
-def test_where_the_published_systems_hold_a_final_text_is_not_paid() -> None:
+def test_a_final_text_is_unpaid_as_in_the_published_systems() -> None:
     _, of_last, observed = paid(last_text=False)
     assert of_last is None
     assert bytes(sorted(observed.texts[:, 0])) == b"ab"
@@ -83,7 +83,7 @@ def test_what_is_observed_of_a_text_is_its_own() -> None:
     assert shares == {"a": 0.5, "e": 1.25}
 
 
-def test_a_row_that_a_batch_repeats_from_the_one_before_is_paid_once() -> None:
+def test_a_row_repeated_from_the_previous_batch_is_paid_once() -> None:
     spec: Any = SPEC
     texts = np.zeros((3, 1, *spec.observation[spec.text_field].shape), np.uint8)
     texts[:, 0, 0] = list(b"dab")

@@ -85,7 +85,7 @@ def test_each_sentence_is_divided_by_its_own_visits() -> None:
     assert visits == {b"a": 3, b"b": 1}
 
 
-def test_a_new_composition_of_a_known_sentence_is_no_new_sentence() -> None:
+def test_a_known_sentence_in_a_new_composition_is_not_new() -> None:
     messages = [[f"{FAINT}  {WAKE}"], [f"{HIT}  {WAKE}"], [WAKE], [""]]
 
     intrinsic, _, version = pay(sentence_lookup(), messages)
@@ -106,7 +106,7 @@ def test_a_new_episode_counts_anew() -> None:
     assert of_last[:, 0].tolist() == [0, 2, 0, 0], "the final observation belongs to the episode before"
 
 
-def test_a_final_text_is_left_out_where_it_is_not_paid() -> None:
+def test_a_final_text_without_pay_is_left_out() -> None:
     intrinsic, of_last, _ = pay(
         sentence_lookup(last_text=False), [[WAKE], [WAKE], [WAKE]], episode=[[3], [4]], last=[[0], [1], [0]]
     )
@@ -115,7 +115,7 @@ def test_a_final_text_is_left_out_where_it_is_not_paid() -> None:
     assert intrinsic[0, 0] == 6
 
 
-def test_visits_go_on_in_the_next_batch_and_in_the_next_column_of_an_environment() -> None:
+def test_visits_continue_in_an_environments_next_batch_and_column() -> None:
     lookup = sentence_lookup()
 
     first, _, _ = pay(lookup, [[WAKE, WAKE], [WAKE, WAKE]], envs=(9, 9))

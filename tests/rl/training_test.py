@@ -121,7 +121,7 @@ def test_a_resumed_run_of_outside_parts_equals_an_undisturbed_one(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_learner_sees_what_actors_and_inference_saw_at_the_same_time(tmp_path: Path) -> None:
+def test_the_learner_sees_the_rows_of_actors_and_inference(tmp_path: Path) -> None:
     """While parameters stand still, each action has the probability with which it was drawn, memory and delay included."""
     config = recall_config(
         optimizer__learning_rate=1e-12,

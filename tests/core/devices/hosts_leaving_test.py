@@ -17,7 +17,7 @@ from motif_jax.core.interruption import INTERRUPTED, INTERRUPTED_CODE
 from motif_jax.core.sections import ClusterHosts
 
 
-def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
+def test_an_interrupted_host_leaves_at_once_with_one_line() -> None:
     code = "from motif_jax.core.devices.hosts import leave_at_once_on_error as late\nwith late(1): raise KeyboardInterrupt"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
@@ -51,7 +51,7 @@ ENDED = "its log says why; the same command resumes the run"
     ],
 )
 @pytest.mark.parametrize(("index", "seconds"), [(0, 5.0), (1, 0.0)])
-def test_a_host_of_several_leaves_with_the_line_of_its_error(
+def test_a_failing_host_leaves_with_the_line_of_its_error(
     left: list[Any], error: BaseException, line: str, code: int, index: int, seconds: float
 ) -> None:
     with hosts.leave_at_once_on_error(index):

@@ -253,7 +253,7 @@ def test_hosts_lock_a_folder_together(together: Any, tmp_path: Path) -> None:
     assert together(2, locked_from_inside) == [None, None]
 
 
-def test_a_folder_that_another_run_holds_is_refused_on_all_hosts(together: Any, tmp_path: Path) -> None:
+def test_a_folder_held_by_another_run_is_refused_everywhere(together: Any, tmp_path: Path) -> None:
     with FolderLock(tmp_path):
         with pytest.raises(UserError) as caught:
             FolderLock(tmp_path).__enter__()
@@ -313,7 +313,7 @@ def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:
     later.join()
 
 
-def test_a_file_that_does_not_come_is_not_waited_for_longer(tmp_path: Path) -> None:
+def test_the_wait_for_a_missing_file_has_a_limit(tmp_path: Path) -> None:
     assert not hosts.appears(tmp_path / "none", 0.0)
 
 

@@ -16,7 +16,7 @@ from motif_jax.lm.token_data.order import Buckets
 from tests import bigrams
 
 
-def test_the_first_chunk_of_each_width_is_known_before_the_training() -> None:
+def test_each_widths_first_chunk_is_known_before_training() -> None:
     lengths = np.array([3] * 40 + [60] * 24 + [200] * 8)
     batches = BucketBatches(None, lengths, 200, batch_size=4, seed=1, group=2)  # type: ignore[arg-type]
     order = Buckets(lengths, batches.widths, 4, seed=1, group=2)

@@ -37,7 +37,7 @@ OLD = {"w": jnp.ones(3), "n": jnp.int32(4)}
 NEW = {"w": jnp.full(3, jnp.nan), "n": jnp.int32(5)}
 
 
-def test_the_old_tree_stays_where_the_new_one_is_not_finite():
+def test_the_old_tree_stays_unless_the_new_is_finite():
     tree = jax.jit(keep_if)(all_finite(NEW), NEW, OLD)
 
     assert tree["w"].tolist() == [1, 1, 1]
@@ -59,7 +59,7 @@ def test_leaves_have_names():
     assert named_leaves({"a": [1, {"b": 2}]}) == {"a/0": 1, "a/1/b": 2}
 
 
-def test_the_program_of_a_guard_grows_with_the_leaves_and_not_their_square():
+def test_a_guards_program_grows_linearly_with_the_leaves():
     """Else the check of all leaves is fused into the choice of each."""
     count = 30
     new = [jnp.ones(3)] * count
@@ -86,7 +86,7 @@ STATE = jax.device_put(tuple(np.full(SIZE, value, np.float32) for value in (1, 2
 GRADIENT = jax.device_put(np.full(SIZE, 2, np.float32))
 
 
-def test_a_chain_of_updates_happens_in_the_memory_of_the_old_values():
+def test_a_chain_of_updates_reuses_the_old_values_memory():
     program = jax.jit(train, donate_argnums=0).lower(STATE, GRADIENT).compile()
 
     assert program.memory_analysis().temp_size_in_bytes < 4 * SIZE
@@ -98,7 +98,7 @@ def test_a_chain_of_updates_by_a_finite_gradient_is_applied():
     np.testing.assert_allclose([moment[0], params[0], target[0]], [1.1, 0.9, 1.95], rtol=1e-6)
 
 
-def test_a_chain_of_updates_by_a_gradient_with_nan_changes_nothing():
+def test_updates_by_a_gradient_with_nan_change_nothing():
     state = jax.jit(train)(STATE, GRADIENT.at[7].set(jnp.nan))
 
     chex.assert_trees_all_equal(state, STATE)

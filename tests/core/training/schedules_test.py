@@ -44,7 +44,7 @@ def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
         np.testing.assert_allclose(schedules.share_done(count, total), number * added / total, rtol=1e-6)
 
 
-def test_warm_up_counts_steps_and_the_fall_follows_the_share_of_the_run() -> None:
+def test_warm_up_counts_steps_and_decay_follows_the_runs_share() -> None:
     config = Optimizer(learning_rate=1.0, warmup_steps=4, schedule="linear")
     optimizer = schedules.make_optimizer(config)
     state = optimizer.init(np.ones(2, np.float32))

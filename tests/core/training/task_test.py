@@ -31,7 +31,7 @@ def test_the_learning_rate_is_that_of_the_last_step() -> None:
     assert math.isnan(TrainingPosition().learning_rate(lambda step: 10 * step))
 
 
-def test_smaller_steps_have_a_limit_of_the_gradient_unless_they_had_one() -> None:
+def test_smaller_steps_advise_a_gradient_limit_where_none_is_set() -> None:
     rate = "a smaller --config.optimizer.learning_rate (it is 0.0003)"
 
     free = smaller_steps(Optimizer(learning_rate=3e-4, max_gradient_norm=0.0))

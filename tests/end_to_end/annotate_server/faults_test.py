@@ -25,7 +25,7 @@ def test_a_hanging_server_keeps_no_list_from_its_end(server):
     server.met.set()
 
 
-def test_a_bad_server_is_one_line_and_all_answers_are_kept(run, server, dataset, tmp_path):
+def test_a_bad_server_costs_one_line_and_no_answer(run, server, dataset, tmp_path):
     server.behave = lambda number, request: (500, '{"error": "boom"}') if number > 40 else None
     with pytest.raises(UserError, match="answers with HTTP 500") as caught:
         run()

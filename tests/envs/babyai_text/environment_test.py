@@ -32,7 +32,7 @@ def bot_plays(env, out):
     return steps[1:]
 
 
-def test_the_bot_solves_every_kind_and_the_reward_falls_with_the_steps():
+def test_the_bot_solves_every_kind_for_less_with_more_steps():
     for kind in KINDS:
         env, out = started(TRAIN, 7, kind=kind, fields=("bot_action",))
         steps = bot_plays(env, out)
@@ -146,7 +146,7 @@ def test_a_french_level_speaks_french_in_goal_and_view():
     assert decoded(out["mission"]) == "pick up the grey box, then go to the grey key"
 
 
-def test_compat_words_french_goals_and_drops_the_first_view_as_released():
+def test_compat_has_french_goals_and_no_first_view_as_released():
     env, out = started(TRAIN, 0, **{**FRENCH, "compat": PUBLISHED})
     assert decoded(out["prompt"]).endswith("\n But de l'agent: aller à la afze grise")
 
@@ -209,7 +209,7 @@ def test_options_of_one_level_are_left_out_in_another(names, options):
     assert catalogue.options_elsewhere(chosen, *names) == options
 
 
-def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():
+def test_a_prompt_has_room_for_the_asked_number_of_observations():
     options = {"fields": ("prompt",), "observations": 60, "actions": ("gå", *ACTIONS)}
     env, out = started("BabyAI-BossLevel-v0", 1, **options)
     lengths = [env.step(step % 2, out) and len(decoded(out["prompt"])) for step in range(60)]

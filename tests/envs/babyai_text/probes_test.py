@@ -19,7 +19,7 @@ def test_ours_are_eleven_and_name_actions_that_there_are():
     assert max(len(probe.observations) for probe in known_probes) == 3
 
 
-def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
+def test_a_prompt_has_every_clause_except_the_omitted_one():
     for probe in probes.read(probes.PACKAGE_PROBES):
         prompt = probe.prompt(ACTIONS, "english")
         assert probe.goal in prompt

@@ -12,7 +12,7 @@ from tests.envs.playing import error_line
 from tests.lm import talkers
 
 
-def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
+def test_a_prompt_holds_the_newest_observations_and_actions_between_them():
     window = Window(2)
     window.start(["You see a wall 1 step left"])
     window.add("turn left", ["You carry a red key", "You see a wall 2 steps forward"])

@@ -80,7 +80,7 @@ def test_every_action_is_in_its_space_and_none_twice(space: spaces.Space, bins: 
     assert len({str(value) for value in values}) == count
 
 
-def test_an_environment_that_writes_into_its_action_changes_no_later_one() -> None:
+def test_an_environment_that_overwrites_its_action_changes_no_later_action() -> None:
     table = ActionTable(BOX, bins=2)
 
     table.value(3)[:] = 7
@@ -171,7 +171,7 @@ def test_real_numbers_have_no_mask() -> None:
         started(**options)
 
 
-def test_an_action_of_a_wrong_size_or_out_of_bounds_is_refused() -> None:
+def test_an_action_of_wrong_size_or_bounds_is_refused() -> None:
     environment, out = started(**options_of("gym:Pendulum-v1"))
     for action in ([0.1, 0.2], [1.5], [float("nan")]):
         with pytest.raises(ValueError, match="is not 1 numbers from -1 to 1"):

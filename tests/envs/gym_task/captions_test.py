@@ -60,7 +60,7 @@ def test_texts_come_from_info_or_a_nested_observation():
         ("obs:a.b.c", {"a": {"no": "no"}, "a.b": {"c": "here"}}),
     ],
 )
-def test_texts_come_from_parts_of_tuples_and_from_keys_with_dots(source: str, observation: object) -> None:
+def test_texts_come_from_tuple_elements_and_dotted_keys(source: str, observation: object) -> None:
     step = captions.CaptionedStep(observation, {}, None)
 
     assert captions.make(source)(step) == "here"

@@ -44,7 +44,7 @@ def test_a_level_of_minigrid_shows_its_mission_as_text():
     assert spec.num_actions == 7
 
 
-def test_a_caption_is_the_text_of_its_step_and_counts_itself():
+def test_a_caption_is_its_steps_text_and_counts_itself():
     """The key is on the left. Standing still repeats its caption."""
     environment, out = started(VAULT, 1, **TOYS, text="info:said", text_bytes=32)
     counts = {"": 1}
@@ -151,7 +151,7 @@ def stub(**arguments):
     return f"gym:{name}"
 
 
-def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
+def test_info_numbers_become_the_episodes_while_there_is_room():
     many = {f"n{number:02}": number for number in range(40)}
     final_info = {"is_success": True, "final_info": {"seed": np.float32(2.5)}, "bad": np.nan, "text": "a"}
     environment, out = started(stub(info=[{}, final_info, many, {"n03": 9}]))
@@ -212,7 +212,7 @@ def test_a_caption_function_takes_what_it_needs(function, first, third):
     assert decoded(out["caption"]) == third
 
 
-def test_a_caption_function_with_other_arguments_is_refused_with_those_there_are():
+def test_a_refused_caption_function_is_shown_the_possible_arguments():
     with pytest.raises(
         UserError, match="observation, info, environment, action, reward, terminated, truncated"
     ):
@@ -231,7 +231,7 @@ def test_seeds_fit_the_generators_of_old_environments():
     assert environment.step(0, out) == (1.0, RUNNING)
 
 
-def test_a_seed_that_an_environment_cannot_take_is_refused_before_the_run():
+def test_a_seed_that_an_environment_rejects_is_refused_early():
     class Small(ThreeSteps):
         def reset(self, *, seed=None, options=None):
             if seed is not None and seed >= 1 << 16:
@@ -247,12 +247,12 @@ def test_a_seed_that_an_environment_cannot_take_is_refused_before_the_run():
 @pytest.mark.parametrize(
     ("ends", "end"), [("terminated", TERMINATED), ("truncated", TRUNCATED), ("both", TERMINATED)]
 )
-def test_ends_are_passed_on_and_both_at_once_is_a_termination(ends, end):
+def test_ends_are_passed_on_and_simultaneous_ones_are_a_termination(ends, end):
     environment, out = started(three_steps(ends=ends))
     assert [environment.step(0, out)[1] for _ in range(3)] == [RUNNING, RUNNING, end]
 
 
-def test_a_reward_that_is_no_number_is_refused_by_name_and_step():
+def test_a_refused_reward_is_named_with_its_step():
     environment, out = started(three_steps(reward={2: np.nan}), 7)
     environment.step(0, out)
     with pytest.raises(
@@ -303,7 +303,7 @@ def test_an_environment_that_cannot_be_played_is_refused(monkeypatch, environmen
 
 
 @pytest.mark.parametrize("options", [{"modules": "no_such_module"}, {"text": "tests.gym_toys:praise"}])
-def test_code_of_others_is_refused_with_the_word_that_trusts_it(monkeypatch, options):
+def test_untrusted_code_is_refused_with_the_flag_that_trusts_it(monkeypatch, options):
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
     ((key, value),) = options.items()
 

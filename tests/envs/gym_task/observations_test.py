@@ -115,7 +115,7 @@ def test_a_text_that_is_the_whole_observation_is_the_caption() -> None:
     assert out["caption"].tobytes().rstrip(b"\0") == b"A door opens."
 
 
-def test_keys_of_info_that_are_no_texts_are_named_by_theirs() -> None:
+def test_info_keys_that_are_no_texts_have_their_texts_name() -> None:
     environment, out = started(showing(spaces.Discrete(2), 1, {3: 1.5}), 0)
 
     environment.step(0, out)

@@ -47,7 +47,7 @@ def test_a_grey_picture_gets_a_channel() -> None:
     np.testing.assert_array_equal(written(picture.shape, picture)[..., 0], picture)
 
 
-def test_stacked_pictures_in_colour_stand_one_behind_the_other_in_the_channels() -> None:
+def test_stacked_colour_pictures_are_concatenated_along_the_channels() -> None:
     pictures = drawn((4, 20, 30, 3))
 
     out = written(pictures.shape, pictures)

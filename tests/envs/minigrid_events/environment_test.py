@@ -101,7 +101,7 @@ STORY = [
 ]
 
 
-def test_a_caption_says_what_happened_and_how_often_it_was_said() -> None:
+def test_a_caption_names_the_event_and_its_count() -> None:
     ours, out = small_world(max_episode_steps=len(STORY))
     counts = {"": 1}
 

@@ -114,7 +114,7 @@ def test_only_key_rooms_unlock_doors_by_applying_a_key():
     }
 
 
-def test_the_hero_picks_nothing_up_by_itself_in_key_rooms_and_skills():
+def test_autopickup_is_off_in_key_rooms_and_skills():
     manual = {short_name(name).split("-")[0] for name, level in LEVELS.items() if not level.autopickup}
 
     skills = {"ClosedDoor", "LockedDoor", "Eat", "Pray", "Sink", "Wield", "Wear", "PutOn", "Zap", "Read"}
@@ -147,7 +147,7 @@ EVENTS = {
 }
 
 
-def test_skills_are_solved_by_their_act_and_other_levels_by_the_stairs():
+def test_skills_end_by_their_act_and_other_levels_by_stairs():
     for name, level in LEVELS.items():
         assert level.event == EVENTS.get(short_name(name).split("-")[0]), name
 
@@ -201,7 +201,7 @@ def test_doors_are_as_the_name_says(kind, doors):
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_only_rooms_in_a_row_are_drawn_anew_for_each_seed(name):
+def test_only_rows_of_rooms_differ_between_seeds(name):
     describe = LEVELS[name].describe
 
     assert describe(1) == describe(1)
@@ -262,7 +262,7 @@ def test_a_missing_compiler_is_refused(engine, tmp_path, monkeypatch):
     assert error_line(engine.load, "x") == "nle's lev_comp does not start: No such file or directory"
 
 
-def test_a_compiler_that_fails_silently_is_refused_with_its_exit_code(engine, tmp_path, monkeypatch):
+def test_a_silently_failing_compiler_is_refused_with_its_exit_code(engine, tmp_path, monkeypatch):
     monkeypatch.setattr(level_engine, "HACKDIR", str(tmp_path))
     compiler = tmp_path / "lev_comp"
     compiler.write_text("#!/bin/sh\nexit 3\n")

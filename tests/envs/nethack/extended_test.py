@@ -65,7 +65,7 @@ def last_step(task, steps, compat):
     ("compat", "keys", "message"),
     [(None, [*CASTS, *IMPROVES], "You are now more skilled."), (PUBLISHED, CASTS, SKILL)],
 )
-def test_a_skill_gained_by_a_cast_is_improved_but_not_as_published(compat, keys, message):
+def test_a_cast_improves_a_skill_but_not_as_published(compat, keys, message):
     steps = [(CAST, [CHOOSE, MORE_CONFIDENT, *IMPROVED])]
 
     assert last_step(SCORE, steps, compat)[:2] == (keys, message)
@@ -78,14 +78,14 @@ def test_a_skill_gained_by_a_cast_is_improved_but_not_as_published(compat, keys,
         (PUBLISHED, [*CASTS, SPACE], ""),
     ],
 )
-def test_a_skill_over_a_prompt_after_a_cast_is_missed_as_published(compat, keys, message):
+def test_a_skill_over_a_prompt_is_missed_as_published(compat, keys, message):
     steps = [(CAST, [CHOOSE, {**MORE_CONFIDENT, "more": 1}, {"time": 2}, *IMPROVED])]
 
     assert last_step(SCORE, steps, compat)[:2] == (keys, message)
 
 
 @pytest.mark.parametrize("compat", RULES)
-def test_a_skill_shown_before_the_letter_of_a_spell_is_improved(compat):
+def test_a_skill_shown_before_a_spells_letter_is_improved(compat):
     steps = [(CAST, [MORE_CONFIDENT, {"msg": "You cast it.", "more": 1}, {"time": 2}, *IMPROVED])]
 
     keys, message, _ = last_step(SCORE, steps, compat)
@@ -123,7 +123,7 @@ def test_a_cast_that_ends_the_game_improves_nothing(compat):
         (None, [K, ESCAPE, SPACE], "", 0.0),
     ],
 )
-def test_a_prompt_after_an_escaped_question_is_dismissed_but_not_as_published(compat, keys, message, reward):
+def test_a_prompt_after_escape_is_dismissed_but_not_as_published(compat, keys, message, reward):
     question = {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1}
     steps = [(NORTH, [question, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED])]
 
@@ -154,7 +154,7 @@ def test_an_improvement_on_the_stairs_hides_their_sentence_as_published(compat, 
         (PUBLISHED, [ord(">"), SPACE, *QUIT]),
     ],
 )
-def test_the_stairs_sentence_over_a_prompt_hides_a_skill_as_published(compat, keys):
+def test_the_stairs_sentence_hides_a_skill_as_published(compat, keys):
     stairs = {"msg": "You descend the stairs.", "time": 2, "dlevel": 2}
     after = [{**stairs, "msg": message} for message in (SKILL, "Pick", "")]
 
@@ -165,7 +165,7 @@ def test_the_stairs_sentence_over_a_prompt_hides_a_skill_as_published(compat, ke
 
 
 @pytest.mark.parametrize("compat", RULES)
-def test_a_skill_is_improved_after_the_answer_to_an_open_question(compat):
+def test_a_skill_is_improved_after_a_questions_answer(compat):
     steps = [
         (NORTH, [{"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}]),
         (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED]),

@@ -68,7 +68,7 @@ def test_status_features(golden):
         assert np.abs(scale_status(np.full((2, 27), far, np.int32))).max() == BLSTATS_CLIP
 
 
-def test_a_frame_has_the_screen_and_a_cursor_one_row_below_the_map_position():
+def test_a_frames_cursor_is_a_row_below_the_map_position():
     status = np.arange(100, 127, dtype=np.int32)
     status[[X, Y]] = 7, 3
     screen = np.full((2, 24, 80), 7, np.uint8)

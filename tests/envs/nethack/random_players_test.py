@@ -30,7 +30,7 @@ def test_a_habit_takes_actions_as_often_as_its_weights_say(name, num_actions):
 
 
 @pytest.mark.parametrize(("name", "repeat"), [("uniform", 0.0), ("runner", 0.3), ("walker", 0.5)])
-def test_a_habit_repeats_the_last_action_as_often_as_it_says(name, repeat):
+def test_a_habit_repeats_the_last_action_at_its_rate(name, repeat):
     actions = np.array(first_actions(HABITS[name], 5, 20_000))
 
     share = (actions[1:] == actions[:-1]).mean()

@@ -81,7 +81,7 @@ def test_nobody_walks_diagonally_through_a_door():
     assert key(ERRANDS["diver"].player(0, SPEC), rows, colours=colours) == "j"
 
 
-def test_a_diver_on_the_stairs_that_it_walked_to_goes_down():
+def test_a_diver_that_reached_the_stairs_goes_down():
     choose = ERRANDS["diver"].player(0, SPEC)
     assert key(choose, ["|.@>.|"]) == "l"
 
@@ -89,7 +89,7 @@ def test_a_diver_on_the_stairs_that_it_walked_to_goes_down():
     assert key(choose, ["|..@.|"]) == ">"
 
 
-def test_a_place_that_is_not_reached_three_times_is_given_up():
+def test_a_place_missed_three_times_is_given_up():
     keys = keys_of("diver", ["--------", "|..@>..|", "--------"], 4)
 
     assert keys[:3] == "lll"

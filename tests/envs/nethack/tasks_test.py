@@ -133,7 +133,7 @@ SECOND = {"score": 9, "depth": 4, "gold": 8, "xlvl": 5, "time": 7, "glyphs": [[1
 THIRD = {**SECOND, "time": 8, "score": 12, "cond": HALLUCINATION, "glyphs": []}
 
 
-def test_depth_gold_level_and_scout_are_those_before_the_newest_step():
+def test_depth_gold_level_and_scout_precede_the_newest_step():
     ((reward, end, _, _, info),) = play("NetHackScore-v1", FIRST, [(1, [SECOND])])
 
     assert (reward, end) == (7.0, RUNNING)
@@ -162,7 +162,7 @@ def test_hallucination_is_the_share_of_steps_that_show_it():
     assert info["hallucination"] == 0.5
 
 
-def test_the_step_limit_quits_the_game_and_dismisses_what_it_shows():
+def test_the_step_limit_quits_the_game_and_dismisses_its_menus():
     shown = [{}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
     steps = [(1, [SECOND]), (1, [THIRD, *shown])]
 

@@ -66,7 +66,7 @@ def test_an_agent_is_read_as_it_was_written(tmp_path: Path, design: Design) -> N
     assert agent_folder.load(tmp_path, task=words).task is words
 
 
-def test_the_vocabulary_of_a_task_has_the_texts_of_its_tokens() -> None:
+def test_a_tasks_vocabulary_has_the_texts_of_its_tokens() -> None:
     vocabulary = agent_folder.vocabulary_of(toy_text.Task({}))
 
     texts = (*string.ascii_lowercase, "<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")

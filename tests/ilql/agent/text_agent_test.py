@@ -100,7 +100,7 @@ def test_a_policy_alone_has_no_values() -> None:
     assert (readout.values, readout.qs, readout.target_q) == (None, (), None)
 
 
-def test_a_mean_q_reads_the_mean_of_the_states_so_far() -> None:
+def test_a_mean_q_reads_the_states_mean_so_far() -> None:
     agent, params = agent_of(q="mean", double_q=False)
     states, _ = MODEL.prefill(params["trunks"]["values"], TOKENS, VALID)
     row = int(np.argmax(np.asarray(VALID).sum(axis=1)))

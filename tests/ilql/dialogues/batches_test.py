@@ -75,7 +75,7 @@ def test_a_batch_has_the_rewards_of_its_dialogues(dialogues: TokensDataset, by_u
         np.testing.assert_allclose(paid, batch.returns, rtol=1e-6)
 
 
-def test_an_action_token_points_at_the_utterance_that_it_is_part_of(dialogues: TokensDataset) -> None:
+def test_an_action_token_points_at_its_utterance(dialogues: TokensDataset) -> None:
     for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance=True)).all_batches(99):
         masks = zip(batch.action_of_token, batch.policy_mask, batch.action_mask, strict=True)
         for action_of_token, policy_mask, action_mask in masks:
@@ -85,7 +85,7 @@ def test_an_action_token_points_at_the_utterance_that_it_is_part_of(dialogues: T
 
 
 @pytest.mark.parametrize("by_utterance", [False, True])
-def test_a_batch_has_room_for_its_actions_and_no_more_columns_than_tokens(
+def test_action_columns_suffice_and_are_at_most_the_token_columns(
     dialogues: TokensDataset, by_utterance: bool
 ) -> None:
     batches = batches_of(dialogues, ItemLayout(PAD, by_utterance))

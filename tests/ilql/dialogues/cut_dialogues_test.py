@@ -52,7 +52,7 @@ def test_line_names_the_count_and_the_limit(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr().err == f"note: training data: {words}\n"
 
 
-def test_line_names_the_models_positions_without_a_limit_of_ones_own(
+def test_the_line_names_the_models_positions_without_a_set_limit(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     cut_dialogues.say(TextConfig(), plan(), CutDialogues(3, unused=0, shortened=2, silent=1), "training data")

@@ -65,7 +65,7 @@ def test_a_filtered_stream_is_drawn_until_a_batch_is_full() -> None:
     assert (filtered(0.0).batches(3, 2).returns < 2).any()
 
 
-def test_a_batch_of_a_stream_depends_on_seed_and_step_alone() -> None:
+def test_a_streams_batch_depends_on_seed_and_step_alone() -> None:
     two_steps = filtered(2.0).batches(3, 2)
 
     np.testing.assert_array_equal(two_steps.tokens[1], filtered(2.0).batches(4, 1).tokens[0])
@@ -306,7 +306,7 @@ def test_a_user_s_file_is_the_data_of_its_task(tmp_path: Path) -> None:
     [(False, None, "data"), (True, None, "run/agent"), (True, '{"tokenizer": "gpt2"}', "gpt2")],
     ids=["of the data", "of the initial run", "of the options"],
 )
-def test_a_run_has_the_tokenizer_of_the_one_it_begins_from(
+def test_a_run_inherits_the_tokenizer_of_its_initial_run(
     tmp_path: Path, initial_run: bool, options: str | None, tokenizer: str
 ) -> None:
     """Also where the data have a tokenizer of their own, unless the options name another."""

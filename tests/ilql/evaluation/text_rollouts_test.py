@@ -62,7 +62,7 @@ def batch_of(max_len: int | None) -> EpisodeBatch:
     return text_rollouts.batch_of(EPISODES, TOKENIZER, layout, constant(TOKEN_REWARD))
 
 
-def test_a_batch_holds_the_tokens_that_were_written_with_their_log_probabilities() -> None:
+def test_a_batch_holds_the_written_tokens_and_their_log_probabilities() -> None:
     batch = batch_of(None)
 
     for row, episode in enumerate(EPISODES):
@@ -152,7 +152,7 @@ def test_a_stop_ends_after_the_episodes_that_play_together() -> None:
     assert [episode.index for episode in played] == list(range(len(played)))
 
 
-def test_a_task_that_needs_no_server_and_no_scorer_can_be_played() -> None:
+def test_a_task_without_server_and_scorer_can_be_played() -> None:
     text_rollouts.require_playable(TASK, "x")
 
     assert text_rollouts.playable(TASK)

@@ -55,7 +55,7 @@ def test_a_method_is_decoded_as_published(method: str, kind: str, width: int) ->
         (Decode(kind="greedy", max_tokens=5), ("greedy", 5, 1)),
     ],
 )
-def test_another_kind_of_decoding_does_not_keep_the_width_of_a_method(
+def test_another_decoding_drops_the_width_of_the_method(
     method: str, decode: Decode, expected: tuple[str, int, int]
 ) -> None:
     decoding = text_setup.decoding_of(decode, about(method))
@@ -64,7 +64,7 @@ def test_another_kind_of_decoding_does_not_keep_the_width_of_a_method(
 
 
 @pytest.mark.parametrize("decode", [Decode(), Decode(kind="beam", width=3)])
-def test_a_policy_of_the_task_is_decoded_as_the_config_says(decode: Decode) -> None:
+def test_a_policy_of_the_task_decodes_as_configured(decode: Decode) -> None:
     values = {key: value for key, value in dataclasses.asdict(decode).items() if value is not None}
 
     assert text_setup.decoding_of(decode, None) == Decoding(**values)

@@ -208,7 +208,7 @@ def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_has_the_means_of_a_dialogue_and_the_tokens_that_are_shown(tmp_path: Path) -> None:
+def test_a_row_has_a_dialogues_means_and_the_shown_tokens(tmp_path: Path) -> None:
     saved = saved_agent(tmp_path)
     (values, _) = (one.values for one in text_values.values_of(saved, Dialogues.of([ENDED, RUNNING])))
 

@@ -21,7 +21,7 @@ EXP_Q = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
     [("best", [3.0, 0.0]), ("soft", np.log(EXP_Q.sum(axis=1))), ("prior", np.log(EXP_Q @ [0.25, 0.75]))],
     ids=["best", "soft", "prior"],
 )
-def test_a_next_value_is_the_best_or_a_sum_of_exponentials(kind: str, values: np.ndarray) -> None:
+def test_a_next_value_is_the_maximum_or_a_logsumexp(kind: str, values: np.ndarray) -> None:
     prior_logits = jnp.log(jnp.array([1.0, 3.0]))
 
     np.testing.assert_allclose(implicit_q.next_value(Q, kind, prior_logits), values, rtol=1e-6)
@@ -33,7 +33,7 @@ def test_a_target_is_the_smaller_q_within_its_limits() -> None:
     np.testing.assert_array_equal(implicit_q.target_of([Q, 2 * Q], settings), [[1, 2], [0, -3]])
 
 
-def test_the_last_action_s_next_value_is_the_one_after_all() -> None:
+def test_the_last_actions_next_value_is_the_final_value() -> None:
     values = jnp.array([[1.0, 2.0, 3.0]])
 
     np.testing.assert_array_equal(implicit_q.values_of_next_action(values, 9.0), [[2, 3, 9]])

@@ -47,7 +47,7 @@ def actions_of(game):
     return [text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None]
 
 
-def test_a_game_s_text_is_the_prompt_of_an_endless_window(games):
+def test_a_games_text_is_the_prompt_of_endless_windows(games):
     for game in games:
         actions = actions_of(game)
         (first, *rest), end = replay(game.meta["seed"], actions)
@@ -79,7 +79,7 @@ def steps():
     return task(observations=OBSERVATIONS).stream("steps", "random")(seeds.rng(5), 3, 0)
 
 
-def test_a_step_is_a_prompt_an_action_and_the_next_observation(games, steps):
+def test_a_step_is_prompt_action_and_next_observation(games, steps):
     assert len(steps) == sum(games.action_counts())
     groups = itertools.groupby(steps, lambda step: step.meta["group"])
     for game, (_, group) in zip(games, groups, strict=True):
@@ -128,7 +128,7 @@ def test_an_episode_continues_from_an_observation(observation):
     assert again.to_sequence() == observation.to_sequence()
 
 
-def test_a_text_that_is_no_action_changes_nothing_but_the_number(observation):
+def test_a_text_that_is_no_action_changes_only_the_number(observation):
     environment = task().environment()
     environment.reset(seeds.rng(9), start=observation)
 

@@ -52,7 +52,7 @@ def test_saved_tokenizer_has_the_same_delimiters(tmp_path: Path) -> None:
     assert FileTokenizer("k", str(tmp_path / "saved")).delimiters == tokenizer.delimiters
 
 
-def test_dialogue_ends_actions_by_the_models_token_and_keeps_spelled_ones(tmp_path: Path) -> None:
+def test_actions_end_by_the_models_token_except_spelled_ones(tmp_path: Path) -> None:
     tokenizer = FileTokenizer("k", str(written(tmp_path, ["<|im_end|>"])))
     spoken = Dialogue(("say <|im_end|>", "</a>"), (None, 1.0), True)
     item = tokenise(spoken, tokenizer, lambda tokens: np.zeros(len(tokens)))

@@ -139,7 +139,7 @@ def test_no_token_is_added_and_a_spelled_one_stays_text(tmp_path: Path) -> None:
     assert tokenizer.decode(tokens) == "say <|im_end|>"
 
 
-def test_blanks_at_the_ends_go_where_the_template_takes_them_off(tmp_path: Path) -> None:
+def test_outer_blanks_are_stripped_where_the_template_strips_them(tmp_path: Path) -> None:
     headers = tokenizer_of(tmp_path / "headers", "headers")
     chatml = tokenizer_of(tmp_path / "chatml")
 

@@ -44,7 +44,7 @@ def test_a_stopped_scoring_writes_no_file(task: Reddit, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_finished_model_of_a_run_comes_before_the_folder_itself(tmp_path: Path) -> None:
+def test_a_runs_finished_model_precedes_the_folder_itself(tmp_path: Path) -> None:
     (tmp_path / "heads.json").touch()
     assert text_scores.upvote_folder(str(tmp_path)) == tmp_path
 

@@ -82,7 +82,7 @@ def tokenized_file(path: Path, folder: Path, turn_end: int | None, tokens: list[
 @pytest.mark.parametrize(
     ("turn_end", "ends"), [(None, [2, 6, 4]), (5, [2, 5])], ids=["found by their texts", "named"]
 )
-def test_ends_of_turns_that_a_file_does_not_name_are_found_by_their_texts(
+def test_ends_of_turns_without_a_key_are_found_by_text(
     tmp_path: Path, folder: Path, turn_end: int | None, ends: list[int]
 ) -> None:
     tokens = ["a", "b", "c", "d", "<end_of_turn>", "e", "<|im_end|>"]

@@ -114,7 +114,7 @@ def test_a_writer_of_another_source_begins_anew(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokens", "offsets", "token_columns/reward", "item_columns/prompt"])
-def test_damaged_files_of_a_killed_writer_are_refused_and_left_alone(tmp_path, name):
+def test_a_killed_writers_damaged_files_are_refused_and_left_unchanged(tmp_path, name):
     """A file that is shorter than its saved rows would be filled up with zeros, and these be sealed with digests."""
     arguments = (tmp_path / "d", 1000, "a tokenizer", *COLUMNS.values())
     with TokensWriter(*arguments) as writer:
@@ -135,7 +135,7 @@ def test_damaged_files_of_a_killed_writer_are_refused_and_left_alone(tmp_path, n
         assert writer.items == 4
 
 
-def test_changed_tokens_of_the_same_size_are_found_by_their_digest(tmp_path):
+def test_changed_tokens_of_equal_size_have_another_digest(tmp_path):
     write(tmp_path / "d")
     path = tmp_path / "d" / "tokens.npy"
     content = path.read_bytes()

@@ -60,7 +60,7 @@ class Numbered(Favourite):
     reads_items = False
 
 
-def test_an_annotator_of_ones_own_may_read_the_goal_but_no_other_order():
+def test_a_users_annotator_may_read_the_goal_but_no_order():
     entry_points.trust([NUMBERED])
     values = {"annotator": NUMBERED, "options": '{"text": "b"}', "goal": "gold"}
     check_annotator(annotation_config(values))

@@ -35,7 +35,7 @@ def answered(
     return judged_pairs(CAPTIONS, questions, stored, labels_of_pairs(questions, stored), reference_labels)
 
 
-def test_a_pair_and_its_reverse_are_one_and_equal_captions_are_left_out() -> None:
+def test_pairs_are_listed_once_without_reverses_and_equal_captions() -> None:
     kill, gold = answered()
     assert (kill.captions, kill.occurrences) == (("kill", "wall"), 3)
     assert (gold.captions, gold.occurrences) == (("gold", "wall"), 1)
@@ -67,7 +67,7 @@ def test_a_pair_that_was_asked_reversed_is_turned() -> None:
         assert pair.probabilities[FIRST] == pytest.approx(expected)
 
 
-def test_both_orders_of_a_dataset_that_are_asked_as_they_stand_are_shown() -> None:
+def test_a_dataset_with_both_orders_is_shown_unchanged() -> None:
     """A judge that always says the first: pure bias, which one order alone would hide."""
     biased = dict.fromkeys(PROBABILITIES, (0.9, 0.1, 0.0))
 

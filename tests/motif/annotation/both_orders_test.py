@@ -47,7 +47,7 @@ def test_of_one_unknown_answer_the_other_counts() -> None:
     assert averaged(Answer(UNKNOWN, note="too long"), Answer(UNKNOWN)).note == "too long"
 
 
-def test_two_ties_are_a_tie_although_their_probabilities_lean_to_a_side() -> None:
+def test_two_ties_are_a_tie_whatever_their_probabilities() -> None:
     """As the lexicon calls what is within its margin."""
     forward = Answer(TIE, (0.45, 0.2, 0.35))
     reverse = Answer(TIE, (0.2, 0.45, 0.35))

@@ -104,7 +104,7 @@ def test_a_request_as_it_is_sent(listen):
     assert server.requests[1][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
 
 
-def test_the_environments_proxy_is_asked_unless_no_proxy_names_the_server(listen, monkeypatch):
+def test_the_environments_proxy_is_used_unless_no_proxy_excludes_it(listen, monkeypatch):
     proxy = listen()
     server = listen()
     monkeypatch.setenv("http_proxy", f"http://{proxy.address}")

@@ -103,7 +103,7 @@ def test_the_identity_holds_what_an_answer_depends_on(values):
 @pytest.mark.parametrize(
     "values", [{"openai.retries": 1}, {"openai.concurrency": 3}, {"openai.base_url": "http://x/v1"}]
 )
-def test_how_a_server_is_reached_is_no_part_of_the_identity(values):
+def test_the_servers_address_is_no_part_of_the_identity(values):
     assert identity(**values) == identity()
 
 

@@ -28,7 +28,7 @@ def votes(tmp_path):
     return [ensembles.read_votes(tmp_path, name, np.array(row, np.int8)) for name, row in LABELS.items()]
 
 
-def test_goals_are_those_of_manifests_or_published_names_and_probabilities_of_files(votes, tmp_path):
+def test_votes_have_the_manifests_goal_and_the_files_probabilities(votes, tmp_path):
     assert [vote.goal for vote in votes] == ["gold", "gold", ensembles.NO_GOAL]
     path = Annotation(tmp_path, "random").shard_path(0, 1, "json")
     path.parent.mkdir(parents=True)
@@ -89,7 +89,7 @@ def test_tables_of_one_goal_have_no_part_across_goals(votes):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch, restart):
+def test_a_killed_merge_continues_whatever_it_had_written(votes, tmp_path, monkeypatch, restart):
     merged = ensembles.combine(votes, "majority")
     annotation = Annotation(tmp_path, "all")
     if restart:  # of labels that annotate wrote

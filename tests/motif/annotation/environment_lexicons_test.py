@@ -13,7 +13,7 @@ from motif_jax.envs.minigrid_events.captions import GridCell, caption
 from motif_jax.motif.annotation.lexicon import LexiconJudge, load_lexicon, sentences
 
 
-def test_minihacks_lexicon_pays_for_what_gets_on_and_for_nothing_else(repository):
+def test_minihacks_lexicon_pays_for_progress_alone(repository):
     lexicon = load_lexicon(repository / "motif_jax/motif/annotation/lexicons/minihack.yaml")
     worth = LexiconJudge(lexicon, "defaultgoal").worth
     paid = {
@@ -30,7 +30,7 @@ def test_minihacks_lexicon_pays_for_what_gets_on_and_for_nothing_else(repository
     assert worth("The giant rat bites!") < 0
 
 
-def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_the_same_values() -> None:
+def test_minigrids_lexicon_knows_every_caption_and_controls_shuffle_its_values() -> None:
     lexicon = load_lexicon("minigrid.yaml")
     cells = [GridCell(OBJECTS.index("door"), 4, state) for state in range(3)]
     cells += [GridCell(OBJECTS.index(name), 4, 0) for name in ("wall", "key", "empty")]
@@ -46,7 +46,7 @@ def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_t
         assert values[f"shuffled{seed}"] == dealt.tolist()
 
 
-def test_the_lexicon_of_crafter_knows_every_event_that_a_caption_names():
+def test_crafters_lexicon_knows_every_event_of_a_caption():
     pytest.importorskip(
         "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
     )

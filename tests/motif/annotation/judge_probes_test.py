@@ -102,7 +102,7 @@ def test_right_answers_are_a_share_of_all_questions() -> None:
         (0.69, "Its labels are of no use, 69% are right: take a larger model, or another prompt."),
     ],
 )
-def test_nine_of_ten_right_are_of_use_and_seven_of_some(right: float, sentence: str) -> None:
+def test_nine_of_ten_is_useful_and_seven_is_partly_useful(right: float, sentence: str) -> None:
     assert judge_probes.verdict({"right_both_orders": right, "first_share": 0.5}) == sentence
 
 

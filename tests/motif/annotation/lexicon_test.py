@@ -85,7 +85,7 @@ ABOUT = {
 }
 
 
-def test_goals_have_common_sense_and_a_narrow_one_prizes_nothing_else(lexicon):
+def test_goals_rank_sensibly_and_narrow_ones_pay_nothing_else(lexicon):
     for goal in ("zeroknowledge", "defaultgoal", *ABOUT):
         worth = LexiconJudge(lexicon, goal).worth
         assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
@@ -281,7 +281,7 @@ def test_most_of_what_the_game_really_says_is_known(lexicon):
     assert len({event for event, _ in counts if event}) > 30
 
 
-def test_a_lexicon_of_ones_own_goes_before_a_built_in_one_of_its_name(tmp_path, monkeypatch) -> None:
+def test_a_users_lexicon_precedes_a_built_in_namesake(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_lexicon("minigrid.yaml").name == "minigrid"
     (tmp_path / "minigrid.yaml").write_text(yaml.safe_dump(small(name="mine")))

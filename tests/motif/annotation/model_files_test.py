@@ -32,7 +32,7 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     assert len({before, changed, model_files.revision(str(moved), None)}) == 3
 
 
-def test_a_change_between_the_ends_of_the_weights_is_another_model(folder):
+def test_a_change_in_the_middle_of_weights_is_another_model(folder):
     """As of a training of the middle layers: embeddings lie at the ends of many files."""
     weights = folder / "model.safetensors"
     content = bytearray(16 << 20)

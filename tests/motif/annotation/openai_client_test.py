@@ -42,7 +42,7 @@ def test_fields_that_a_server_does_not_know_are_left_out(server, values, absent)
     assert absent not in request_of(server, **values)
 
 
-def test_answers_that_a_server_draws_by_its_own_default_are_stored_apart(server):
+def test_answers_at_a_servers_default_temperature_are_stored_apart(server):
     """Without the field a server takes another `top_k` than the config's."""
     sampling = {
         is_sent: server.start(**{"openai.send_top_k": is_sent}).identity["sampling"]
@@ -127,14 +127,14 @@ def test_an_answer_cut_twice_is_unknown_and_says_so(server):
     assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 2, chat.CUT)
 
 
-def test_reasoning_that_a_server_does_not_call_cut_is_told_from_an_answer(server):
+def test_cut_reasoning_without_a_servers_notice_is_no_answer(server):
     answer = pair_asked(
         server, reply(f"<think>It may be {ONE}", finish_reason="stop"), **{"answer.retry": False}
     )
     assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 1, chat.UNFINISHED)
 
 
-def test_a_server_that_reports_a_cut_answer_as_an_error_leaves_it_unknown(server):
+def test_a_cut_answer_reported_as_an_error_is_unknown(server):
     text = "Could not finish the message because max_tokens or model output limit was reached."
     answer = pair_asked(server, (400, text))
     assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 1, chat.CUT)

@@ -70,14 +70,14 @@ def test_the_fifth_failure_ends_the_annotation(tried, server):
     assert len(server.requests) == 5
 
 
-def test_a_server_that_asks_to_wait_is_left_alone_so_long(tried, server):
+def test_a_server_that_asks_to_wait_gets_its_pause(tried, server):
     annotator, answers = tried((429, "", {"retry-after": "8"}), (429, "", {"retry-after": "30"}), WELL)
     assert len(answers) == 1
     assert sum(server.pauses) == pytest.approx(38, abs=0.01)
     assert annotator.quiet_seconds() == 0
 
 
-def test_a_server_that_asks_to_wait_for_hours_ends_the_annotation(tried, server):
+def test_a_server_that_asks_for_hours_ends_the_annotation(tried, server):
     with pytest.raises(ServerError, match=r"asks to wait 2 h \(HTTP 503\)"):
         tried((503, "", {"retry-after": "7200"}))
     assert server.pauses == []
@@ -99,7 +99,7 @@ def test_a_limit_of_another_name_is_sent_from_then_on(tried, server):
     assert annotator.summary()["answer_limit"] == "max_completion_tokens"
 
 
-def test_a_request_that_is_sent_with_another_limit_is_in_flight_once(server, monkeypatch):
+def test_a_request_resent_with_another_limit_counts_once(server, monkeypatch):
     annotator = server.start()
     server.replies[:] = [OTHER_LIMIT, WELL]
     answered = server.post
@@ -115,14 +115,14 @@ def test_a_request_that_is_sent_with_another_limit_is_in_flight_once(server, mon
     assert in_flight == [1, 1]
 
 
-def test_a_limit_that_is_too_large_is_left_to_the_server(tried, server):
+def test_a_too_large_limit_is_left_to_the_server(tried, server):
     annotator, answers = tried(TOO_LARGE, WELL)
     assert [answer.label for answer in answers] == [YES]
     assert limits_of(server) == {}
     assert annotator.summary()["answer_limit"] == "the server's own"
 
 
-def test_without_a_limit_a_prompt_that_is_too_long_has_no_answer(tried):
+def test_a_too_long_prompt_without_a_limit_has_no_answer(tried):
     _, answers = tried(TOO_LARGE, WELL, TOO_LARGE, questions=2)
     assert [answer.note for answer in answers] == ["", "prompt too long for the model"]
     assert answers[1].label == UNKNOWN
@@ -187,7 +187,7 @@ def test_a_server_that_has_answered_may_refuse_the_rest(tried):
     ],
     ids=str,
 )
-def test_a_fault_of_a_server_is_one_line_with_a_remedy(ask, fault, kind, words):
+def test_a_servers_fault_is_one_line_with_a_remedy(ask, fault, kind, words):
     """One of a kind may pass, so that an online annotator tries again."""
     with pytest.raises(ServerError, match=words) as caught:
         ask(*fault)
@@ -278,7 +278,7 @@ def test_a_refused_field_names_the_key_that_leaves_it_out(ask, field, remedy):
         ask(400, f"Unsupported parameter: '{field}' is not supported with this model.")
 
 
-def test_answers_that_have_arrived_are_handed_on_before_a_fault_ends_the_rest(server, monkeypatch) -> None:
+def test_answers_that_arrived_before_a_fault_are_handed_on(server, monkeypatch) -> None:
     annotator = server.start(**{"openai.concurrency": 8})
 
     def submit(question, retries):

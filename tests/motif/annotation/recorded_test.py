@@ -61,7 +61,7 @@ def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> 
     np.testing.assert_array_equal(first, again)
 
 
-def test_a_judge_that_was_asked_in_one_order_is_replayed_from_the_files_of_all_its_commands(tmp_path) -> None:
+def test_a_one_order_judge_replays_from_all_its_commands_files(tmp_path) -> None:
     """Which order is asked depends on who asks, so that about half of the recorded answers are turned."""
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     values = {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "once"), "orders": "once"}

@@ -71,7 +71,7 @@ def test_a_number_that_begins_with_a_verdict_is_unknown(verdict):
     assert PARSE(f"best_description: {verdict}") == UNKNOWN
 
 
-def test_a_last_line_with_such_a_number_takes_back_the_verdict():
+def test_a_last_line_with_such_a_number_cancels_the_verdict():
     assert PARSE("best_description: 2\nNo, best_description: 1.5") == UNKNOWN
 
 

@@ -208,7 +208,7 @@ def test_a_dry_run_multiplies_tokens_by_prices(tmp_path, capsys):
     ("rate", "words"),
     [(None, "at 9.00 questions/s"), (0.5, "16 min 42 s at 0.50 questions/s (config.measured_rate)")],
 )
-def test_a_dry_run_tells_the_time_by_the_last_run_or_the_given_rate(tmp_path, capsys, rate, words):
+def test_a_dry_run_estimates_from_the_last_run_or_rate(tmp_path, capsys, rate, words):
     printed = dry_run(tmp_path, capsys, Preview("?", 1200), rate=rate, summary=LAST_RUN)
     assert words in next(line for line in printed.splitlines() if line.startswith("time"))
 
@@ -253,7 +253,7 @@ def test_shards_of_another_origin_are_refused(annotation, section):
         annotation.check(ORIGIN | {section: {"other": 1}})
 
 
-def test_a_refusal_names_what_differs_and_leaves_out_what_is_long(annotation):
+def test_a_refusal_names_the_differences_except_long_ones(annotation):
     other_identity = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
     with pytest.raises(UserError, match=r"annotator\.goal: absent before, gold now") as caught:
         annotation.check(ORIGIN | {"annotator": other_identity})

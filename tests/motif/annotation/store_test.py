@@ -67,7 +67,7 @@ def test_a_later_writer_appends_to_a_file_that_is_free(tmp_path):
     assert set(AnswerStore(tmp_path).find({KEYS[2], KEYS[5]})) == {KEYS[2]}
 
 
-def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
+def test_stores_of_one_host_can_be_merged_repeatedly(tmp_path):
     source = tmp_path / "source"
     target = tmp_path / "target"
     for number in (0, 2):
@@ -114,7 +114,7 @@ def test_foreign_objects_are_no_answers(value):
         (SINGLE, Answer(2), "2 with probabilities None is not an answer of form single"),
     ],
 )
-def test_an_answer_of_another_form_is_a_bug_of_the_annotator(form, answer, words):
+def test_a_malformed_answer_is_a_bug_of_the_annotator(form, answer, words):
     with pytest.raises(ValueError, match=words):
         StoredAnswer.of(Question(KEYS[0], form=form), answer)
 

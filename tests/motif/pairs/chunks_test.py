@@ -34,7 +34,7 @@ def test_enough_episodes():
     assert [assemble.enough_episodes(counts.get, rows) for rows in (0, 5, 6, 9, 10)] == [0, 1, 3, 3, None]
 
 
-def test_pairs_use_each_row_once_and_equal_captions_can_be_left_out():
+def test_pairs_use_each_row_once_without_equal_captions_if_asked():
     pairs, rows_left = assemble.draw_pairs(101, 40, np.random.default_rng(0))
     assert (pairs.shape, rows_left) == ((40, 2), 50)
     assert len(set(pairs.reshape(-1).tolist())) == 80
@@ -90,7 +90,7 @@ def test_distinct_messages_are_drawn_alike_however_often_they_came():
     assert chunks.draw_starts(2, 3, 1.0, np.random.default_rng(0), chunks.evenly(texts[:2], 3)).size == 0
 
 
-def test_the_share_of_usable_pairs_is_that_of_pairs_with_two_captions():
+def test_usable_pairs_are_those_with_two_different_captions():
     keys = np.array([7, 7, 2**63, 7, 5, 2**63], np.uint64)
     usable = assemble.UsableShare()
     for part in (keys[:1], keys[1:4], keys[4:]):
@@ -99,7 +99,7 @@ def test_the_share_of_usable_pairs_is_that_of_pairs_with_two_captions():
     assert usable.value == pytest.approx(np.mean(pairs))
 
 
-def test_pairs_done_grow_evenly_where_half_of_the_pairs_are_dropped():
+def test_progress_is_even_where_half_the_pairs_are_dropped():
     # 100 pairs need 200 sub-sequences if all are usable; if half are, 1.05 times 400.
     assert assemble.pairs_done(100, 200, 100, 1.0) == 50
     assert assemble.pairs_done(210, 200, 100, 0.5) == 50

@@ -229,7 +229,7 @@ def test_killed_writer_leaves_no_dataset(tmp_path):
         ("info/score", (PAIRS,), r"info/score: shape \(12,\), expected \(12, 2\)"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused_before_they_are_written(tmp_path, name, shape, words):
+def test_unfitting_arrays_are_refused_before_they_are_written(tmp_path, name, shape, words):
     """An array of one pair would be repeated, and a dataset that cannot be opened would block its folder."""
     groups = {"data": arrays(), "info": {}}
     group, _, array_name = name.partition("/")

@@ -60,7 +60,7 @@ def test_a_text_is_above_silence_only_by_winning_against_it() -> None:
     assert standing["l"] == standing["w"] == outcomes.BELOW
 
 
-def test_a_text_that_silence_never_met_is_below_if_it_wins_nothing() -> None:
+def test_a_text_unmet_by_silence_is_below_without_a_win() -> None:
     standing = standings("k>. k>a a>b")
     assert standing["a"] == outcomes.UNCOMPARED
     assert standing["b"] == outcomes.BELOW
@@ -72,7 +72,7 @@ def test_without_silence_texts_stand_by_their_own_wins() -> None:
     assert standing["a"] == standing["b"] == outcomes.BELOW
 
 
-def test_rewards_against_most_labels_are_misjudged_and_equal_ones_count_as_wrong() -> None:
+def test_rewards_that_contradict_labels_or_tie_are_misjudged() -> None:
     ids, labels, names = labelled("k>. k>a a>. b>.")
     rewards = {".": 0.0, "k": 0.5, "a": 1.0, "b": 0.0}
     misjudged, num_wrong = outcomes.misjudged(ids, labels, np.array([rewards[name] for name in names]))
@@ -117,7 +117,7 @@ STATISTICS = {"quantile_levels": [0.5], "quantiles": [0.2]}
 ADVICE = {"paid_shares": [0.4], "lump_share": 0.0, "lump_edge": None, "threshold": 0.3, "paid_share": 0.72}
 
 
-def test_a_threshold_that_pays_most_steps_gives_way_to_the_quantile() -> None:
+def test_a_threshold_that_pays_most_steps_yields_the_quantile() -> None:
     assert threshold.falls_back(ADVICE)
     assert "pays 72 %, more than half: it falls back to the quantile" in threshold.describe(
         {**STATISTICS, "advice": ADVICE}, 0.5
@@ -195,7 +195,7 @@ def test_a_threshold_pays_the_steps_above_it() -> None:
     assert shares == pytest.approx([2500 / 8000, 100 / 8000, 100 / 8000, 1.0])
 
 
-def test_the_advised_threshold_lies_above_the_ties_and_the_empty_text() -> None:
+def test_the_advised_threshold_exceeds_ties_and_the_empty_text() -> None:
     """The rare tie with the reward 3 is left out: 99 % of the ties' steps are at 0.2 or below."""
     advice = statistics(TIED, EMPTY)["advice"]
     assert advice["lump_edge"] == 0.2
@@ -238,7 +238,7 @@ BELOW = outcomes.BELOW
         pytest.param([0.0, 1.0, 2.0], [0, BELOW, BELOW], 2.05, id="without a worthy text above all others"),
     ],
 )
-def test_the_advised_threshold_lies_above_texts_that_do_not_beat_silence(
+def test_the_advised_threshold_exceeds_texts_that_lose_to_silence(
     rewards: list[float], standing: list[int], advised: float
 ) -> None:
     empty = np.array([True, False, False])
@@ -255,7 +255,7 @@ def test_the_advised_threshold_lies_above_texts_that_do_not_beat_silence(
     assert advice["threshold"] == pytest.approx(advised)
 
 
-def test_texts_that_are_paid_without_a_win_come_by_their_reward() -> None:
+def test_texts_paid_without_a_win_are_ordered_by_reward() -> None:
     normalised = np.array([5.0, 0.2, 3.0, 4.0, 2.0])
     standing = np.array([0, BELOW, ABOVE, 0, BELOW], np.int8)
     has_text = np.array([False, True, True, True, True])

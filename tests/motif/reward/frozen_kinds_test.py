@@ -95,7 +95,7 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
         rewards.check(write(tmp_path / "pairs", Label(("a", "b"), FIRST)))
 
 
-def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, monkeypatch):
+def test_vectors_are_read_once_and_looked_up_exactly_first(tmp_path, monkeypatch):
     path = write_vectors(tmp_path / "v.vec")
     vectors = FileVectors(path)
     entry_of_word = {b"kill": "kill", b"Kill": "Kill", b"KILL": "kill", b"newt!": "newt", b"gold!": "gold!"}
@@ -152,7 +152,7 @@ def test_a_table_that_cannot_be_paid_is_refused(tmp_path, content, message):
 
 
 @pytest.mark.parametrize("table", [None, "", ".", "nowhere"])
-def test_a_table_that_is_no_file_is_refused_with_the_remedy(table):
+def test_a_missing_table_is_refused_with_the_remedy(table):
     remedy = "must be a JSON file of texts .*labels.jsonl: give it with --config.reward.table=FILE"
     with pytest.raises(UserError, match=rf"^config\.reward\.table={re.escape(str(table))}: {remedy}"):
         rewards.check(section("table", table=table))
@@ -201,7 +201,7 @@ def test_a_goal_without_words_is_refused(values, message):
         rewards.check(section("bag_of_words", **values))
 
 
-def test_a_goal_is_a_sentence_of_the_prompts_or_its_own():
+def test_a_goal_is_the_prompts_sentence_or_the_users():
     assert "gold is picked up" in goal_sentence("gold")
     assert "stairs leading down" in goal_sentence("stairs")
     assert goal_sentence("find the stairs") == "find the stairs"
@@ -294,7 +294,7 @@ def test_hashed_vectors_know_what_looks_alike():
     assert (values[0] > 0.8, values[1]) == (True, 0)
 
 
-def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_path):
+def test_an_agents_episodes_are_rated_by_its_training_reward(tmp_path):
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
     agents_reward = ratings.RatingReward(AgentReward(kind="table", table=str(tmp_path / "table.json")))
     assert rewards.kind_of(agents_reward.section).rates(agents_reward.section)

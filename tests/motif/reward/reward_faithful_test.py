@@ -63,7 +63,7 @@ def right(rewards, labels):
 
 
 @pytest.mark.slow
-def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_path):
+def test_a_faithful_run_equals_the_published_files_and_parameters(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=250, messages=60)
     changes = {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1, "annotator": "test"}
     values = load_config("train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")})

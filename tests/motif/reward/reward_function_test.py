@@ -145,9 +145,7 @@ NO_MESSAGE = "a message is bytes, str or an array of integers from 0 to 255"
     ],
     ids=range(18),
 )
-def test_a_value_that_is_no_message_is_refused_in_one_line(
-    reward: RewardFunction, value: Any, words: str
-) -> None:
+def test_a_value_that_is_no_message_is_refused(reward: RewardFunction, value: Any, words: str) -> None:
     for call in (as_rows, reward.raw, reward, reward.intrinsic):
         with pytest.raises(UserError, match=words) as caught:
             call(value)

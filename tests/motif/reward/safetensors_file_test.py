@@ -131,7 +131,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         read_safetensors(tmp_path / "none")
 
 
-def test_nan_of_the_curve_is_null_in_the_file_and_nan_again(file):
+def test_nan_of_a_curve_survives_as_null_in_the_file(file):
     assert "NaN" not in file.read_bytes().decode("latin-1"), "NaN is no JSON: other languages refuse it"
     assert header_of(file)["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
     np.testing.assert_equal(read_safetensors(file).curve, make_reward(file.parent).curve)
@@ -183,7 +183,7 @@ def importing(file):
     return load_config("import_reward", "", {"file": str(file)})
 
 
-def test_an_import_is_a_run_folder_made_once_unless_it_was_killed(tmp_path, file, monkeypatch, capsys):
+def test_a_finished_import_is_a_run_folder_made_once(tmp_path, file, monkeypatch, capsys):
     """A killed import may be followed by that of another file: what it left is nobody's work."""
     workdir = tmp_path / "run"
 

@@ -46,7 +46,7 @@ def test_workers_that_nobody_reads_are_not_taken_for_dead(pool_time: PoolTime) -
         assert pool.restarts == 0
 
 
-def test_a_command_of_the_process_before_is_none_of_the_new_one() -> None:
+def test_a_new_process_ignores_commands_of_the_previous_one() -> None:
     """A call of inference that began before the death sends its actions after it."""
     times = {"timeout_seconds": 5.0, "start_timeout_seconds": 240.0}
     with ActorPool(config(workers=1, groups_per_worker=1, **times)) as pool:
@@ -278,7 +278,7 @@ def serve_with_a_refusal(orders: ActorOrders) -> None:
     actor.serve(orders)
 
 
-def test_a_mistake_of_the_user_that_an_actor_meets_is_the_users(monkeypatch: Any) -> None:
+def test_a_users_mistake_in_an_actor_is_a_user_error(monkeypatch: Any) -> None:
     monkeypatch.setattr(actor_process, "serve", serve_with_a_refusal)
     with ActorPool(config(workers=1)) as pool:
         pool.start()

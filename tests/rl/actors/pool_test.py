@@ -174,7 +174,7 @@ def test_with_same_step_autoreset_a_step_limit_is_a_termination() -> None:
     assert slot["truncated"][:12].sum() == 0
 
 
-def test_a_slot_begins_with_the_last_row_of_the_slot_before() -> None:
+def test_a_slot_begins_with_the_previous_slots_last_row() -> None:
     with InlineActors(config(workers=1)) as actors:
         actors.start()
         for slots_of_group in collect(actors, 4).values():

@@ -150,7 +150,7 @@ def test_groups_that_had_begun_no_game_begin_their_first() -> None:
             assert resumed.rebuilt == 0
 
 
-def test_a_process_that_dies_while_its_slots_are_full_drops_none() -> None:
+def test_a_process_that_dies_with_full_slots_drops_none() -> None:
     full: list[int] = []
     small = dataclasses.replace(CONFIG, rollout=5, slots_per_group=2)
     with ActorPool(small, on_finished=full.append) as pool:

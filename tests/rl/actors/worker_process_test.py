@@ -44,9 +44,7 @@ class Toy:
         (ConnectionResetError("the game's server is gone"), RuntimeError, "the game's server is gone"),
     ],
 )
-def test_a_broken_engine_is_a_death_and_other_errors_are_raised(
-    failure: Any, raised: Any, message: Any
-) -> None:
+def test_a_broken_engine_is_a_death_and_others_are_errors(failure: Any, raised: Any, message: Any) -> None:
     worker = WorkerProcess(Toy, {})
     worker.send(failure)
     with pytest.raises(raised, match=message):
@@ -91,7 +89,7 @@ class Slow:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("reports", "answer", "num_deaths"), [(True, "done", 0), (False, None, 3)])
-def test_a_long_job_is_no_hang_while_it_reports_its_steps(
+def test_a_long_job_that_reports_steps_is_no_hang(
     monkeypatch: pytest.MonkeyPatch, reports: bool, answer: str | None, num_deaths: int
 ) -> None:
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 2.0)

@@ -90,7 +90,7 @@ def test_the_exploration_loss_equals_its_formula(exploration: str) -> None:
     np.testing.assert_allclose(terms["loss/exploration"], 0.1 * expected[valid].mean(), rtol=1e-4)
 
 
-def test_an_update_takes_a_step_for_each_minibatch_of_each_epoch() -> None:
+def test_an_update_takes_a_step_per_minibatch_and_epoch() -> None:
     state, update = start(config(Appo(epochs=3, minibatches=2, max_policy_lag=100)))
     after, _ = update(state, batch())
     assert int(after.opt_state[1].count) == 6

@@ -39,7 +39,7 @@ def test_task_rewards_are_clipped_after_the_scale() -> None:
     np.testing.assert_allclose(scaled, [0.5, 9.9, 10, -10], rtol=1e-6)
 
 
-def test_the_share_of_rewarded_rows_counts_recorded_ones_and_both_signs() -> None:
+def test_the_rewarded_share_counts_recorded_rows_of_both_signs() -> None:
     intrinsic = jnp.array([[2.0, 0.0], [-1.0, 5.0]])
     recorded = jnp.array([[True, True], [True, False]])
     metrics = reward_metrics(Rewards(intrinsic * 3, intrinsic, intrinsic * 9), recorded, None)
@@ -53,7 +53,7 @@ def test_counts_below_one_count_once() -> None:
     np.testing.assert_allclose(discount_by_count(ones, np.array([0, 1, 2]), 0.0), 1)
 
 
-def test_the_action_that_ends_an_episode_is_paid_for_both_texts() -> None:
+def test_an_episodes_last_action_is_paid_for_both_texts() -> None:
     reward = AgentReward(
         extrinsic_coefficient=2.0, intrinsic_coefficient=0.5, extrinsic_scale=1.0, count_exponent=2.0
     )

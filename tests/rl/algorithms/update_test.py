@@ -169,7 +169,7 @@ def test_a_negative_task_reward_counts_only_where_it_is_to(name: str) -> None:
     assert not np.allclose(default, change(state, update_signed(state, rollouts)[0]), atol=1e-4)
 
 
-def test_a_task_takes_away_rewards_but_where_glam_s_code_does_not_count_them() -> None:
+def test_a_task_subtracts_rewards_except_where_glam_ignores_them() -> None:
     """PPO may be chosen for any task, many of which pay below 0."""
     assert not Ppo().positive_reward
     assert load_config("train_language_agent", "", {}).algorithm.positive_reward

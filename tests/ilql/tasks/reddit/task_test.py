@@ -317,7 +317,7 @@ def test_made_up_comments_depend_on_number_and_seed_alone(tmp_path):
     assert checksums(tmp_path / "comments") == [0x1700ED18, 0x8986897D]
 
 
-def test_comments_of_a_folder_are_used_in_place_of_made_up_ones(tmp_path, options):
+def test_comments_of_a_folder_replace_made_up_ones(tmp_path, options):
     task = Reddit(options)
 
     prepared = task.prepare("recorded", "", tmp_path / "run")

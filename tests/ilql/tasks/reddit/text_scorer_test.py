@@ -29,7 +29,7 @@ def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, sco
 
 
 @pytest.mark.parametrize("room", [ROOM, None])
-def test_a_folder_without_a_length_uses_the_model_s_maximum_length(tmp_path: Path, room: int | None) -> None:
+def test_a_folder_without_a_length_uses_the_models_maximum(tmp_path: Path, room: int | None) -> None:
     assert longest_text(tmp_path, room) == room
 
 

@@ -202,7 +202,7 @@ def test_waits_between_attempts_double_up_to_ten_seconds(faulty, monkeypatch, op
     assert asker.failures == len(faulty.heard) == len(waits) + 1
 
 
-def test_a_request_that_always_fails_is_one_line_with_a_remedy(faulty):
+def test_a_failing_request_is_one_line_with_a_remedy(faulty):
     faulty.script[:] = [HTML]
 
     with pytest.raises(UserError) as error:

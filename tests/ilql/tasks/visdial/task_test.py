@@ -245,7 +245,7 @@ def served(files):
 VALUES = [0.25, *(turns / 50 for turns in range(1, 11))]
 
 
-def test_dialogues_of_a_reward_cache_have_the_other_side_s_values(served):
+def test_dialogues_of_a_reward_cache_have_the_other_sides_values(served):
     dialogues = served.stream("reward_cache", "")(np.random.default_rng(0), 5, 1)
 
     assert [dialogue.meta for dialogue in dialogues] == [

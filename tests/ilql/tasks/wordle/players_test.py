@@ -58,7 +58,7 @@ def test_a_board_leaves_out_guesses_that_its_table_lacks() -> None:
     assert board.fits.tolist() == [[False, False, True, False, False]]
 
 
-def test_a_picture_colours_letters_and_shows_other_texts_as_they_are() -> None:
+def test_a_picture_colours_letters_and_leaves_other_texts_unchanged() -> None:
     coloured, plain = picture(["crane", "none"], [CODES["<y><g><g><b><g>"], None]).split("\n")
 
     yellow = "\x1b[30;43m"
@@ -94,7 +94,7 @@ def test_fitting_guesses_words_that_fit() -> None:
     assert all(state.fits[guess] for guess, state in guesses_with_states("fitting"))
 
 
-def test_wrong_guesses_words_that_do_not_fit_if_there_are_any() -> None:
+def test_the_wrong_player_prefers_words_that_do_not_fit() -> None:
     pairs = guesses_with_states("wrong")
 
     assert all(not state.fits[guess] or state.fits.all() for guess, state in pairs)

@@ -74,7 +74,7 @@ def test_a_branch_has_the_expert_s_turns_before_its_start() -> None:
             assert branch.texts[:shared] == expert.texts[:shared]
 
 
-def test_published_branches_restart_after_a_guess_for_the_expert_s_state() -> None:
+def test_published_branches_restart_after_the_guess_for_experts_state() -> None:
     table = Wordle({"num_words": 60}).environment().reset(np.random.default_rng(0)).table
     continued = []
 

@@ -90,7 +90,7 @@ def test_the_best_games_and_how_the_published_code_ranks_them():
     assert tweets.best(games, 0.5, rows_only=True) == [games[2], games[3]]
 
 
-def test_rows_are_the_first_longest_run_of_squares_until_the_word():
+def test_rows_are_the_first_longest_run_until_the_word():
     row = "⬛🟨🟩⬜🟦"
     won = "🟧🟩🟩🟩🟩"
     code = 3 + 2 * 9 + 81
