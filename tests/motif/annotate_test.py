@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
 from motif_jax.motif import annotate
@@ -257,6 +258,18 @@ def test_a_run_that_is_ended_keeps_its_summary(options, tmp_path, monkeypatch, e
 
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert (summary["finished"], summary["asked"], summary["dataset_questions"]) == (False, 0, DISTINCT)
+
+
+def test_a_name_without_answers_is_free_for_another_annotator(options, summary_of, monkeypatch) -> None:
+    def fails(session: AnnotationSession) -> None:
+        raise UserError("no memory for the model")
+
+    with monkeypatch.context() as context:
+        context.setattr(AnnotationSession, "start", fails)
+        with pytest.raises(UserError, match="no memory"):
+            summary_of()
+
+    assert summary_of(annotator="random")["finished"]
 
 
 @pytest.mark.parametrize(("mode", "key"), [("analysis", "max_tokens=4096"), ("verdict", "verdict_tokens=64")])

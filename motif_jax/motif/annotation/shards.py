@@ -55,6 +55,11 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     return files.read_json(path, remedy) if path.exists() else None
 
 
+def _has_answers(manifest_path: Path) -> bool:
+    """Whether the shard of this manifest has an answer."""
+    return any(True for _ in read_lines(manifest_path.with_suffix(".jsonl")))
+
+
 class Annotation:
     """The files of annotation `name` in a dataset folder."""
 
@@ -80,7 +85,10 @@ class Annotation:
         return paths
 
     def check(self, manifest: Mapping[str, Any]) -> None:
-        """Raises UserError where the labels of this name come from another annotation than that of `manifest`."""
+        """Raises UserError where the labels of this name come from another annotation than that of `manifest`.
+
+        A shard without answers has no labels: a run has ended before the first, and `open_shard` replaces its manifest.
+        """
         if self.ensemble_path.exists():
             raise UserError(
                 f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
@@ -90,7 +98,7 @@ class Annotation:
         for path in paths:
             # A file that another process has removed meanwhile differs in nothing.
             differing = differences(read_manifest(path) or manifest, manifest, BINDING)
-            if differing:
+            if differing and _has_answers(path):
                 raise UserError(
                     f"{path} belongs to another annotation ({'; '.join(differing)}): choose another --config.name, or discard its "
                     "labels with --config.restart=True"
@@ -129,13 +137,17 @@ class Annotation:
         return number
 
     def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
-        """Locks a shard and writes or renews its manifest. Raises UserError: another process writes this shard."""
+        """Locks a shard and writes or renews its manifest. Raises UserError: another process writes this shard.
+
+        The manifest of another annotation that left no answers is replaced.
+        """
         path = self.shard_path(index, count, "jsonl")
         shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
         files.remove_temporaries(self.folder, f".{manifest_path.name}.*.tmp")
         stored = read_manifest(manifest_path)
-        if stored is None:
+        is_anothers = stored is not None and bool(differences(stored, manifest, BINDING))
+        if stored is None or (is_anothers and not _has_answers(manifest_path)):
             files.atomic_write_json(manifest_path, manifest)
             return shard
 

@@ -238,7 +238,8 @@ ORIGIN = {
 @pytest.fixture
 def annotation(tmp_path):
     annotation = shards.Annotation(tmp_path, "mine")
-    annotation.open_shard(0, 1, ORIGIN).close()
+    with annotation.open_shard(0, 1, ORIGIN) as shard:
+        shard.add([(QUESTIONS[0], StoredAnswer(FIRST))])
     return annotation
 
 
@@ -251,6 +252,17 @@ def test_shards_of_another_origin_are_refused(annotation, section):
     words = rf"belongs to another annotation .*{section}\.other: absent before, 1 now.*: choose another --config\.name"
     with pytest.raises(UserError, match=words):
         annotation.check(ORIGIN | {section: {"other": 1}})
+
+
+def test_a_shard_without_answers_goes_to_another_annotation(tmp_path):
+    annotation = shards.Annotation(tmp_path, "mine")
+    annotation.open_shard(0, 1, ORIGIN).close()
+    other = ORIGIN | {"annotator": {"model": "b"}}
+
+    annotation.check(other)
+    annotation.open_shard(0, 1, other).close()
+
+    assert shards.read_manifest(annotation.shard_path(0, 1, "json")) == other
 
 
 def test_a_refusal_names_the_differences_except_long_ones(annotation):
