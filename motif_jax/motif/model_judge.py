@@ -1,15 +1,14 @@
 """A language model in this process as the annotator: one token's probabilities, by `lm/`, on a CPU or a GPU.
 
-It answers in mode `soft` alone. A question is the model's chat template with the beginning of the answer in it; the answer is the
-probabilities of the verdicts' tokens right after it. `openai` in this mode asks a server the same.
+It answers in mode `soft` alone. A question is the model's chat template with the beginning of the answer in it (`judge_prompts.py`);
+the answer is the probabilities of the verdicts' tokens right after it. `openai` in this mode asks a server the same.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,26 +18,20 @@ from motif_jax.core import config as checks
 from motif_jax.core import hub
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.lm import chat_template, next_token, text
+from motif_jax.lm import next_token, text, weights
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.next_token import NextToken
-from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation
 from motif_jax.motif.annotation.config import AnnotatorConfig
+from motif_jax.motif.annotation.prompts import PromptTexts
+from motif_jax.motif.judge_prompts import JudgePrompts
 
 # Texts of made-up questions: what their prompts share at the beginning, the prompts of all questions share.
 _PROBING_TEXTS = ("", "A", "You see here a key.", "1", "(", "\n")
 # Questions that are tokenised and sorted at a time: the tokens of a million questions would take gigabytes.
 _SORTED_TOGETHER = 2048
-
-
-class Prefill(NamedTuple):
-    """The beginning of an answer, and for each verdict the tokens that say it right after."""
-
-    text: str
-    tokens: list[list[int]]
 
 
 def _file_or_name(model: str) -> str:
@@ -75,42 +68,31 @@ class ModelAnnotator(chat.ChatAnnotator):
             "dtype": self._dtype,
         }
         super().__init__(config, form, identity)
+        self._prompts = _read_prompts(self._path, self.prompt, settings.model)
         self._scorer: NextToken | None = None
         self._max_tokens: int | None = None
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
-        chat.check_chat(config, form)
+        texts = chat.check_chat(config, form)
         mode = config.answer.mode
         checks.require(mode in cls.modes, "answer.mode", mode, "soft, or auto, with annotator=model")
-        if not hub.is_named(config.model.model):
-            model_files.check_model(_file_or_name(config.model.model), "model.model")
-
-    @functools.cached_property
-    def _template(self) -> chat_template.ChatTemplate | None:
-        return chat_template.read(self._path)
-
-    @functools.cached_property
-    def _tokenizer(self) -> Tokenizer:
-        return Tokenizer.read(self._path)
-
-    @functools.cached_property
-    def _prefill(self) -> Prefill:
-        return find_prefill(self)
+        model = config.model.model
+        if hub.is_named(model):
+            return
+        model_files.check_model(_file_or_name(model), "model.model")
+        # A model that the hub names is fetched and read by the constructor: a check downloads nothing.
+        if model_files.is_path(model):
+            _read_prompts(text.fetch(model, "model.model"), texts, model)
 
     def start(self) -> None:
+        print(self._prompts.in_words, flush=True)
         loaded = lm.load(self._path, jnp.dtype(self._dtype))
-        if not loaded.model.config.has_decoder or loaded.model.config.encoder_layers:
-            raise UserError(
-                f"config.model.model={self._settings.model}: a judge must be a decoder (Llama, Qwen, Gemma, GPT-2), "
-                f"this is a {loaded.model.config.architecture} model"
-            )
         self._max_tokens = loaded.model.config.max_length
-        rows = [self._tokens(self._prompt(*self._made_up(text))) for text in _PROBING_TEXTS]
+        rows = [self._prompts.tokens(self._prompts.made_up_prompt(item)) for item in _PROBING_TEXTS]
         shared = rows[0][: next_token.shared_beginning_length(rows)]
-        self._scorer = NextToken(
-            loaded.model, loaded.params, self._prefill.tokens, shared, self._settings.batch
-        )
+        tokens = self._prompts.prefill.tokens
+        self._scorer = NextToken(loaded.model, loaded.params, tokens, shared, self._settings.batch)
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         for start in range(0, len(questions), _SORTED_TOGETHER):
@@ -121,7 +103,9 @@ class ModelAnnotator(chat.ChatAnnotator):
 
     def _answers(self, conversations: Sequence[Conversation]) -> Iterator[tuple[int, Answer]]:
         assert self._scorer is not None
-        rows = [self._tokens(self._render(conversation.turns)) for conversation in conversations]
+        prompts = [self._prompts.prompt(conversation.turns) for conversation in conversations]
+        rows = [self._prompts.tokens(prompt) for prompt in prompts]
+        prefill = self._prompts.prefill.text
         fitting = []
         for index, row in enumerate(rows):
             if self._max_tokens is not None and len(row) > self._max_tokens:
@@ -136,71 +120,35 @@ class ModelAnnotator(chat.ChatAnnotator):
                 conversation.add_tokens(len(row), 1, len(row) - computed)
                 yield (
                     conversation.position,
-                    self.answer_from_log_probabilities(conversation, values.tolist(), self._prefill.text),
+                    self.answer_from_log_probabilities(conversation, values.tolist(), prefill),
                 )
 
     def preview(self, question: Question) -> Preview:
-        prompt = self._render(self.open(question).turns)
-        return Preview(prompt, len(self._tokens(prompt)))
+        prompt = self._prompts.prompt(self.open(question).turns)
+        return Preview(prompt, len(self._prompts.tokens(prompt)))
+
+    def summary(self) -> dict[str, Any]:
+        return {**super().summary(), "prompts": self._prompts.turns_by}
 
     def close(self) -> None:
         self._scorer = None
 
-    def _made_up(self, item: str) -> tuple[str, ...]:
-        return (item,) * len(self.prompt.form.items)
 
-    def _prompt(self, *items: str) -> str:
-        return self._render(self.prompt.conversation(*items))
-
-    def _render(self, turns: Sequence[chat_template.Turn], beginning: str | None = None) -> str:
-        """The prompt of a conversation with the beginning of the answer, by default that of `_prefill`."""
-        beginning = self._prefill.text if beginning is None else beginning
-        if self._template is None:  # a base model: plain text, turns apart by an empty line
-            return "\n\n".join([*(turn["content"] for turn in turns), beginning])
-        if not beginning.strip():
-            return self._template.prompt(turns)
-        continued = self._template.continued([*turns, {"role": "assistant", "content": beginning}])
-        return continued + beginning[len(beginning.rstrip()) :]
-
-    def _tokens(self, prompt: str) -> list[int]:
-        # A template writes the special tokens itself.
-        return self._tokenizer.encode([prompt], special=self._template is None)[0]
-
-
-def find_prefill(annotator: ModelAnnotator) -> Prefill:
-    """The beginning of an answer after which one token tells the verdicts apart, with the tokens of each verdict.
-
-    As a server's reply is read, all tokens count that say a verdict's word, in small or capital letters, with a blank or without.
+def _read_prompts(folder: Path, texts: PromptTexts, model: str) -> JudgePrompts:
+    """The prompts of a model that can judge, of which no tensor is read.
 
     Raises:
-      UserError: two verdicts begin with the same token.
+      UserError: its config, weights, tokenizer or chat template cannot be used, it is no decoder, or none of its tokens
+        distinguishes the verdicts; the message names config.model.model.
     """
-    form = annotator.prompt.answer
-    tail = form.template.partition("{verdict}")[2]
-    turns = annotator.prompt.conversation(*annotator._made_up(""))
-    spellings = _spellings(annotator._tokenizer, form.verdicts)
-    for beginning in dict.fromkeys((form.prefix.rstrip(), form.prefix)):
-        prompt = annotator._render(turns, beginning)
-        start = annotator._tokens(prompt)
-        rest = form.prefix[len(beginning) :]
-        rows = [annotator._tokens(prompt + rest + word + tail) for word in form.verdicts]
-        if any(row[: len(start)] != start for row in rows):
-            continue  # the verdict's first letters are in one token with the beginning
-        groups = [{row[len(start)], *known} for row, known in zip(rows, spellings, strict=True)]
-        if len(set().union(*groups)) == sum(map(len, groups)):
-            return Prefill(beginning, [sorted(group) for group in groups])
-    raise UserError(
-        f"config.model.model={annotator._settings.model}: no single token of this model distinguishes "
-        f"{', '.join(form.verdicts)} after {form.prefix!r}; use other verdicts in the prompt file"
-    )
-
-
-def _spellings(tokenizer: Tokenizer, words: Sequence[str]) -> list[set[int]]:
-    """For each word the tokens whose text it is, whatever the case and the blanks around it."""
-    group_of_word = {word.lower(): number for number, word in enumerate(words)}
-    groups: list[set[int]] = [set() for _ in words]
-    for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
-        number = group_of_word.get(piece.strip().lower())
-        if number is not None:
-            groups[number].add(token)
-    return groups
+    try:
+        settings = weights.read_config(folder)
+        if not settings.has_decoder or settings.encoder_layers:
+            raise UserError(
+                "a judge must be a decoder (Llama, Qwen, Gemma, GPT-2), "
+                f"this is a {settings.architecture} model"
+            )
+        weights.check(folder, settings)
+        return JudgePrompts(folder, texts, settings.vocab_size)
+    except UserError as error:
+        raise UserError(f"config.model.model={model}: {error}") from None

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import string
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tokenizers
+from safetensors.numpy import load_file, save_file
 
 from motif_jax import lm
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
+from motif_jax.lm import text
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.chat_client import ChatClient
+from motif_jax.motif.annotation.prompts import prompt_path
 from tests import made_up_judge
+from tests.lm import talkers
 from tests.lm.gguf import gguf_writing
 from tests.reward_fixtures import annotation_config
 
@@ -157,6 +164,161 @@ def test_a_folder_of_one_gguf_file_is_that_file(config, tmp_path, monkeypatch) -
         identities.append(make_annotator(named).identity["revision"])
 
     assert identities[0] == identities[1]
+
+
+def changed_config(folder, **values) -> None:
+    """Changes entries of a folder's config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def with_pickled_weights(folder) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def with_yarn(folder) -> None:
+    changed_config(folder, rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4})
+
+
+def with_dynamic_positions(folder) -> None:
+    changed_config(folder, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
+
+
+def of_another_type(folder) -> None:
+    changed_config(folder, model_type="mamba")
+
+
+def with_a_misfit_of_the_head(folder) -> None:
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    tensors["lm_head.weight"] = tensors["lm_head.weight"][:-1]
+    save_file(tensors, path)
+
+
+def without_a_tokenizer_of_ours(folder) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def with_a_broken_template(folder) -> None:
+    (folder / "chat_template.jinja").write_text("{% for %}")
+
+
+def with_a_small_vocabulary(folder) -> None:
+    backend = made_up_judge.tokenizer()
+    backend.add_tokens(["more"])
+    backend.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (with_pickled_weights, "pytorch_model.bin is a pickle"),
+        (with_yarn, "yarn"),
+        (with_dynamic_positions, "dynamic"),
+        (of_another_type, "model_type 'mamba' is not one of"),
+        (with_a_misfit_of_the_head, r"tensor lm_head.weight is \[\d+, 16\], which does not fit config.json"),
+        (without_a_tokenizer_of_ours, "has no tokenizer.json"),
+        (with_a_broken_template, "is not a jinja template"),
+        (with_a_small_vocabulary, "it belongs to another model"),
+    ],
+)
+def test_an_unusable_folder_is_refused_before_anything_is_written(config, tmp_path, damage, words) -> None:
+    model = made_up_judge.write(tmp_path / "made-up")
+    damage(model)
+    with pytest.raises(UserError, match=rf"config\.model\.model=.*{words}"):
+        check_annotator(config(**{"model.model": str(model)}))
+
+
+def test_an_encoder_is_no_judge(config, tmp_path) -> None:
+    model = talkers.write(tmp_path / "t5", "t5")
+    with pytest.raises(UserError, match=r"a judge must be a decoder .*, this is a t5 model"):
+        check_annotator(config(**{"model.model": str(model)}))
+
+
+def test_an_unusable_gguf_file_is_refused_before_anything_is_written(config, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = made_up_judge.write(tmp_path / "made-up")
+    with_a_misfit_of_the_head(model)
+    file = gguf_writing.write(model, tmp_path / "judge.gguf")
+    with pytest.raises(UserError, match=r"lm_head.weight .* does not fit"):
+        check_annotator(config(**{"model.model": str(file)}))
+
+
+def test_a_model_of_the_hub_is_refused_when_it_is_fetched(config, tmp_path, monkeypatch) -> None:
+    model = made_up_judge.write(tmp_path / "made-up")
+    of_another_type(model)
+    monkeypatch.setattr(text, "fetch", lambda name, key: model)
+    named = config(**{"model.model": "owner/name"})
+    check_annotator(named)
+    with pytest.raises(UserError, match=r"config.model.model=owner/name: .*model_type 'mamba'"):
+        make_annotator(named)
+
+
+def test_a_tokenizer_that_drops_the_verdicts_is_refused(config, tmp_path) -> None:
+    model = made_up_judge.write(tmp_path / "made-up", template=None)
+    # Small letters alone: without a token for unknown ones the library leaves capitals out.
+    letters = {letter: number for number, letter in enumerate(string.ascii_lowercase)}
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(letters, []))
+    backend.save(str(model / "tokenizer.json"))
+    with pytest.raises(
+        UserError, match="no single token of this model distinguishes A, B, N after 'Message '"
+    ):
+        check_annotator(config(**{"model.model": str(model)}))
+
+
+def with_special_tokens(folder, single: str):
+    """A base model whose tokenizer adds the special tokens of `single`, a template of the library `tokenizers`."""
+    model = made_up_judge.write(folder, template=None)
+    backend = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
+    special = [(name, backend.token_to_id(name)) for name in made_up_judge.SPECIAL]
+    backend.post_processor = tokenizers.processors.TemplateProcessing(single, special_tokens=special)
+    backend.save(str(model / "tokenizer.json"))
+    return model
+
+
+def test_no_special_token_stands_after_a_prompt(config, tmp_path) -> None:
+    question = Question("0" * 32, PAIRS[0])
+    shares = []
+    for name, single in (("closed", "<|endoftext|> $A <|im_end|>"), ("open", "<|endoftext|> $A")):
+        model = with_special_tokens(tmp_path / name, single)
+        named = config(**{"model.model": str(model)})
+        check_annotator(named)
+        (answer,) = asked(named, PAIR, [question])
+        shares.append((answer.probabilities, answer.tokens[0]))
+    assert shares[0] == shares[1]
+
+
+@pytest.mark.parametrize(
+    ("template", "turns_by", "words"),
+    [
+        (made_up_judge.CHATML, "chat template", "prompts: turns by the model's own chat template\n"),
+        (
+            None,
+            "plain text",
+            "prompts: plain text, an empty line between turns (the model has no chat template)\n",
+        ),
+    ],
+)
+def test_it_says_how_prompts_are_written(config, tmp_path, capsys, template, turns_by, words) -> None:
+    model = made_up_judge.write(tmp_path / "made-up", template=template)
+    annotator = make_annotator(config(**{"model.model": str(model)}))
+    annotator.start()
+    assert capsys.readouterr().out == words
+    assert annotator.summary()["prompts"] == turns_by
+
+
+def test_a_template_without_system_turns_names_the_remedy(config, tmp_path) -> None:
+    refuses = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    model = made_up_judge.write(tmp_path / "made-up", template=refuses + made_up_judge.CHATML)
+    named = {"model.model": str(model)}
+    remedy = r"System role not supported; give a prompt file without `system` \(config.prompt.file\)"
+    with pytest.raises(UserError, match=remedy):
+        check_annotator(config(**named))
+
+    prompt = prompt_path("small", "").read_text()
+    file = tmp_path / "mine.yaml"
+    file.write_text(re.sub(r"(?m)^system:.*$", "system: ''", prompt))
+    check_annotator(config(**named, **{"prompt.file": str(file)}))
 
 
 def test_a_base_model_reads_plain_text(config, tmp_path) -> None:
