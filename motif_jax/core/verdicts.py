@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-UNKNOWN = 3  # label without a verdict; other labels are indices of verdicts in the form
+from motif_jax.core.errors import UserError
+
+# Label without a verdict; other labels are indices of verdicts in the form. Label files hold it, so that it stays.
+UNKNOWN = 3
 UNKNOWN_NAME = "unknown"
 
 
@@ -17,12 +20,25 @@ class Form:
       items: names of a question's texts in order, which are the placeholders of prompt files.
       verdicts: names of the verdicts; the label of a verdict is its index.
       undecided: the label where no verdict is more probable than all others.
+      json_labels: (word in small letters, label) of JSON's values that stand for a verdict: null, true, false.
+
+    Raises:
+      UserError: there are fewer than two verdicts, or so many that the last ones have no label.
     """
 
     name: str
     items: tuple[str, ...]
     verdicts: tuple[str, ...]
     undecided: int
+    json_labels: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.verdicts)
+        if not 2 <= count <= UNKNOWN:
+            raise UserError(
+                f"the form {self.name} has {count} verdicts: must be 2 or {UNKNOWN}, as label {UNKNOWN} is {UNKNOWN_NAME}, and labels, "
+                f"ensembles and targets have {UNKNOWN} columns"
+            )
 
     @property
     def labels(self) -> dict[int, str]:
@@ -41,8 +57,12 @@ SECOND = 1
 TIE = 2
 NO = 0
 YES = 1
-PAIR = Form("pair", ("first", "second"), ("first", "second", "tie"), undecided=TIE)
-SINGLE = Form("single", ("item",), ("no", "yes"), undecided=UNKNOWN)
+PAIR = Form(
+    "pair", ("first", "second"), ("first", "second", "tie"), undecided=TIE, json_labels=(("null", TIE),)
+)
+SINGLE = Form(
+    "single", ("item",), ("no", "yes"), undecided=UNKNOWN, json_labels=(("true", YES), ("false", NO))
+)
 FORMS = (PAIR, SINGLE)
 
 

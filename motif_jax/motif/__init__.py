@@ -29,6 +29,11 @@ Where a change goes:
     another reading of answers annotation/parsing.py (texts), answer_from_log_probabilities in annotation/chat.py (probabilities),
                                annotation/labels.py (both orders), pairs/targets.py (numbers). Change `parsing` of the identity, too:
                                the store keeps labels, not texts
+    another form of verdict    core/verdicts.py (a `Form` of 2 or 3 verdicts, in FORMS), prompt files in configs/prompts/NAME, which
+                               annotation/prompts.py finds, `forms` of the judges that answer it (lexicon.py has its own rule), and who
+                               asks it: annotation/text_judge.py, oni/label_service.py, `form` of a reward in oni/. Pairs with more
+                               verdicts need more columns, too: annotation/labels.py, annotation/ensembles.py, annotation/shards.py,
+                               pairs/targets.py, and UNKNOWN of core/verdicts.py, which label files hold as 3
     another prompt             a YAML file as in configs/prompts
     another loss               reward/preference.py
     another normalisation      reward/normalisation.py

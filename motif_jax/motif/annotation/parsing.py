@@ -10,21 +10,23 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import NO, PAIR, SINGLE, TIE, UNKNOWN, YES, Form
+from motif_jax.core.verdicts import NO, PAIR, SINGLE, UNKNOWN, YES, Form
 from motif_jax.motif.annotation import refusals
 from motif_jax.motif.annotation.escapes import plain
 from motif_jax.motif.annotation.reasoning import spoken
 
 _SLOT = "{verdict}"
-# Values of JSON that stand for a verdict: number of verdicts -> value -> label.
-_OF_JSON = {len(PAIR.verdicts): {"null": TIE}, len(SINGLE.verdicts): {"true": YES, "false": NO}}
 
 
 class AnswerForm(NamedTuple):
-    """The form in which a prompt wants the verdict: '("best_description": {verdict})', and the words of the verdicts by label."""
+    """The form in which a prompt wants the verdict: '("best_description": {verdict})', and the words of the verdicts by label.
+
+    `verdict_form` says what the labels mean.
+    """
 
     template: str
     verdicts: tuple[str, ...]
+    verdict_form: Form
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -67,7 +69,7 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
     are_different = len({word.lower() for word in words}) == count
     if not (are_words and are_different):
         raise UserError(f"the verdicts {list(words)} must be {count} different words of letters and digits")
-    return AnswerForm(template, tuple(words))
+    return AnswerForm(template, tuple(words), form)
 
 
 class LabelRead(NamedTuple):
@@ -84,14 +86,15 @@ class AnswerParser:
         """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's (compat.oni_label_anywhere).
 
         The published rules read the whole text, with reasoning, as it is. ONI's knows no unknown: of two verdicts the second if
-        its word occurs anywhere, else the first; of three the first match, else the third, the tie.
+        its word occurs anywhere, else the first; of three the first match, else the undecided one, the tie.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
+        self._undecided = form.verdict_form.undecided
         self._anywhere = anywhere
         self.is_published = first_match or anywhere
         self._positive = re.compile(rf"(?<!\w){re.escape(form.verdicts[YES])}(?!\w)")
         self._published = _published_pattern(form)
-        self._values = {**_OF_JSON[len(form.verdicts)], **self._labels}
+        self._values = {**dict(form.verdict_form.json_labels), **self._labels}
         self._verdict = _verdict_pattern(form, tuple(self._values))
         self._words = re.compile("|".join(map(re.escape, self._values)), re.IGNORECASE)
 
@@ -113,7 +116,7 @@ class AnswerParser:
         match = self._published.search(text)
         if match:
             return self._labels[match[1].lower()]
-        return TIE if self._anywhere else UNKNOWN
+        return self._undecided if self._anywhere else UNKNOWN
 
     def _last_line(self, text: str) -> int:
         """The verdict of the last line that has any, UNKNOWN if that line has two different ones.
@@ -130,7 +133,8 @@ class AnswerParser:
         last_start = 0
         for match in self._verdict.finditer(text):
             match_labels = self._labels_of(text, match)
-            if refuses and refusals.is_quoted(text, match.start(), match.end(), match_labels == {TIE}):
+            is_tie = self._undecided != UNKNOWN and match_labels == {self._undecided}
+            if refuses and refusals.is_quoted(text, match.start(), match.end(), is_tie):
                 continue
             if "\n" in text[last_start : match.start(1)]:
                 labels.clear()

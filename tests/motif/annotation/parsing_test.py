@@ -7,7 +7,7 @@ import time
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.core.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES, Form
 from motif_jax.motif.annotation.parsing import AnswerParser, make_form
 from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 
@@ -106,3 +106,30 @@ ANSWERED = [
 def test_the_last_line_with_a_verdict_or_a_token_anywhere():
     for form, text, *labels in ANSWERED:
         assert [AnswerParser(form, anywhere=anywhere)(text) for anywhere in (False, True)] == labels, text
+
+
+def test_a_form_of_ones_own_has_its_own_words_of_json() -> None:
+    grades = Form("grades", ("item",), ("bad", "fair", "good"), undecided=UNKNOWN)
+    parse = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))
+    assert [parse(text) for text in ("grade: good", "grade: null", "null")] == [2, UNKNOWN, UNKNOWN]
+
+    swapped = Form("swapped", ("item",), ("yes", "no"), undecided=UNKNOWN, json_labels=(("true", 0),))
+    parse = AnswerParser(make_form("good: {verdict}", ("Yes", "No"), swapped))
+    assert [parse(text) for text in ("good: true", "good: false", "good: no")] == [0, UNKNOWN, 1]
+
+
+def test_a_last_verdict_that_is_no_tie_is_quoted_by_a_refusal() -> None:
+    grades = Form("grades", ("item",), ("bad", "fair", "good"), undecided=UNKNOWN)
+    text = "I cannot choose grade: good"
+    tie = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good")))
+    assert tie(text) == TIE
+    assert AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))(text) == UNKNOWN
+
+
+@pytest.mark.parametrize("count", [1, 4, 5])
+def test_a_form_has_a_column_for_each_verdict(count) -> None:
+    verdicts = tuple("abcde")[:count]
+    with pytest.raises(
+        UserError, match=f"the form grades has {count} verdicts: must be 2 or 3, as label 3 is unknown"
+    ):
+        Form("grades", ("item",), verdicts, undecided=UNKNOWN)
