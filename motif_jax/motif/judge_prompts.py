@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm import chat_template
@@ -47,6 +47,10 @@ class JudgePrompts:
     def turns_by(self) -> str:
         """What writes the turns: 'chat template' or 'plain text'."""
         return "plain text" if self._template is None else "chat template"
+
+    def identity(self) -> dict[str, Any]:
+        """What answers depend on besides the model's files and the prompt's texts."""
+        return {"turns": self.turns_by, "prefill": self.prefill.text, "tokens": self.prefill.tokens}
 
     @property
     def in_words(self) -> str:

@@ -69,6 +69,9 @@ class ModelAnnotator(chat.ChatAnnotator):
         }
         super().__init__(config, form, identity)
         self._prompts = _read_prompts(self._path, self.prompt, settings.model)
+        # Answers depend on the tokens that count as verdicts, and these on `find_prefill`.
+        reading = {**self.identity["reading"], **self._prompts.identity()}
+        self.identity = {**self.identity, "reading": reading}
         self._scorer: NextToken | None = None
         self._max_tokens: int | None = None
 

@@ -18,10 +18,12 @@ from motif_jax import lm
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.lm import text
+from motif_jax.motif import judge_prompts
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.chat_client import ChatClient
 from motif_jax.motif.annotation.prompts import prompt_path
+from motif_jax.motif.judge_prompts import Prefill
 from tests import made_up_judge
 from tests.lm import talkers
 from tests.lm.gguf import gguf_writing
@@ -134,6 +136,21 @@ def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
     other = made_up_judge.write(tmp_path / "made-up", seed=1)
     identities = [config(), config(**{"model.dtype": "bfloat16"}), config(**{"model.model": str(other)})]
     assert len({json.dumps(make_annotator(judge_config).identity) for judge_config in identities}) == 3
+
+
+def test_how_verdicts_are_read_is_part_of_the_identity(config, tmp_path, monkeypatch) -> None:
+    before = make_annotator(config()).identity
+    assert before["parsing"] == "token_probabilities"
+    assert before["reading"]["turns"] == "chat template"
+    assert before["reading"]["prefill"] == "Message"
+    backend = made_up_judge.tokenizer()
+    for verdict, tokens in zip("ABN", before["reading"]["tokens"], strict=True):
+        assert {backend.decode([token]).strip().upper() for token in tokens} == {verdict}
+
+    # As after a change of `find_prefill`.
+    other = Prefill("Message", [tokens[:1] for tokens in before["reading"]["tokens"]])
+    monkeypatch.setattr(judge_prompts, "find_prefill", lambda prompts: other)
+    assert make_annotator(config()).identity != before
 
 
 def test_a_moved_folder_is_the_same_model(config, tmp_path) -> None:

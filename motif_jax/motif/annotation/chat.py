@@ -22,6 +22,10 @@ from motif_jax.motif.annotation.reasoning import as_earlier_turn
 
 # Default of sampling.verdict_tokens, which the identity leaves out.
 _VERDICT_TOKENS = 64
+# How mode soft reads verdicts' probabilities, as a number in the identity of stored answers. Raise it with any change of what is
+# asked or read there: `answer_from_log_probabilities` of this file, `verdict_log_probabilities` of replies.py, `_find_prefill` of
+# vllm_engine.py, and `find_prefill` and the texts of ../judge_prompts.py.
+_SOFT_VERSION = 1
 # Words of the reason for which an answer ended before the model ended it, as servers name it.
 _CUT_REASON = re.compile(
     "length|max|limit|trunc|incomplete|abort|interrupt|insufficient|time|error", re.IGNORECASE
@@ -117,7 +121,9 @@ class ChatAnnotator(Annotator):
         first_match = config.compat.answer_first_match
         anywhere = config.compat.oni_label_anywhere
         self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)
-        if anywhere:
+        if self.mode == "soft":
+            parsing = "token_probabilities"
+        elif anywhere:
             parsing = "anywhere"
         elif first_match:
             parsing = "first_match"
@@ -132,6 +138,9 @@ class ChatAnnotator(Annotator):
             "retry": self._retry,
             "sampling": self._sampling_identity(config),
         }
+        if self.mode == "soft":
+            # Subclasses add what they read besides.
+            identity["reading"] = {"version": _SOFT_VERSION}
         # Through JSON, as it is compared with identities that were read from files, where tuples are lists.
         self.identity = json.loads(json.dumps(identity))
         version = config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version

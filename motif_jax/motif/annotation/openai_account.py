@@ -1,4 +1,4 @@
-"""A user's account with a server: the key from the environment, its spellings in messages, and the prices of tokens."""
+"""A user's account with a server: the identity of its answers, the key from the environment, its spellings, the prices of tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation import replies
 from motif_jax.motif.annotation.annotator import Prices
 from motif_jax.motif.annotation.config import AnnotatorConfig, OpenaiServer
 
@@ -21,13 +22,31 @@ def prices_of(config: AnnotatorConfig) -> Prices | None:
     return Prices(prices.prompt, cached, prices.completion)
 
 
-def as_sent(identity: Mapping[str, Any], settings: OpenaiServer) -> dict[str, Any]:
-    """An annotator's identity, with None for what the server is not sent and so draws by its own default."""
+def model_identity(config: AnnotatorConfig, extra_body: Mapping[str, Any]) -> dict[str, Any]:
+    """What identifies the model and its answers, besides what all models are asked."""
+    settings = config.openai
+    return {
+        "annotator": "openai",
+        "model": settings.model,
+        "revision": settings.revision,
+        "structured": settings.structured if config.answer.mode == "verdict" else None,
+        "extra_body": extra_body,
+    }
+
+
+def as_sent(identity: Mapping[str, Any], settings: OpenaiServer, prefill: str) -> dict[str, Any]:
+    """An annotator's identity by what the server is sent: None for what is not, which it draws by its own default.
+
+    In mode soft also the beginning of the answer, `prefill`, and the fields that ask for its probabilities.
+    """
     is_sent = {"top_k": settings.send_top_k, "seed": settings.send_seed}
     sampling = {
         name: value if is_sent.get(name, True) else None for name, value in identity["sampling"].items()
     }
-    return {**identity, "sampling": sampling}
+    sent = {**identity, "sampling": sampling}
+    if identity["mode"] == "soft":
+        sent["reading"] = {**identity["reading"], "prefill": prefill, "request": replies.SOFT_REQUEST}
+    return sent
 
 
 def key_pattern(key: str) -> re.Pattern[str]:

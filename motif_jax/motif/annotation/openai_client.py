@@ -72,15 +72,13 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
-        identity = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
-        identity["structured"] = settings.structured if config.answer.mode == "verdict" else None
-        super().__init__(config, form, {**identity, "extra_body": self._extra})
-        self.identity = openai_account.as_sent(self.identity, settings)
+        super().__init__(config, form, openai_account.model_identity(config, self._extra))
+        self._prefill = self.prompt.answer.prefix.rstrip()
+        self.identity = openai_account.as_sent(self.identity, settings, self._prefill)
         self._config = config
         self._settings = settings
         self.concurrency: int = settings.concurrency
         self.prices = openai_account.prices_of(config)
-        self._prefill = self.prompt.answer.prefix.rstrip()
 
         self._thread: threading.Thread | None = None
         # The field that limits an answer on this server, None where it refuses both.
@@ -368,8 +366,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         extra = dict(self._extra)
 
         if self.mode == "soft":
-            # One token is the verdict; the first may be a blank that the tokenizer puts before it.
-            request |= {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
+            request |= replies.SOFT_REQUEST
             if sampling.temperature is not None:
                 request["temperature"] = 0
             request["messages"] = [*conversation.turns, {"role": "assistant", "content": self._prefill}]

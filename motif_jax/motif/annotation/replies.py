@@ -11,6 +11,9 @@ from motif_jax.core.errors import UserError, printable
 
 # Largest sum of the verdicts' probabilities: servers round them.
 _MAX_MASS = 1.01
+# Fields of a request for the verdicts' probabilities, part of the identity of stored answers. One token is the verdict; the first may
+# be a blank that the tokenizer puts before it.
+SOFT_REQUEST = {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
 # A number of tokens that no reply has.
 _MAX_TOKENS = 1 << 40
 # Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.

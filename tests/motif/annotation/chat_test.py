@@ -100,6 +100,20 @@ def test_the_identity_holds_what_an_answer_depends_on(values):
     assert identity(**values) != identity()
 
 
+def test_soft_answers_are_known_by_how_they_are_read() -> None:
+    soft = identity(**{"answer.mode": "soft"})
+    assert soft["parsing"] == "token_probabilities"
+    assert soft["reading"] == {
+        "version": 1,
+        "prefill": '("best_description": "',
+        "request": {"max_tokens": 2, "logprobs": True, "top_logprobs": 20},
+    }
+    # The rules for texts read no probabilities.
+    for rule in ("answer_first_match", "oni_label_anywhere"):
+        assert identity(**{"answer.mode": "soft", f"compat.{rule}": True}) == soft
+    assert "reading" not in identity()
+
+
 @pytest.mark.parametrize(
     "values", [{"openai.retries": 1}, {"openai.concurrency": 3}, {"openai.base_url": "http://x/v1"}]
 )
