@@ -9,10 +9,10 @@ The method has three phases (section 3 of the paper), one command each, in the o
 An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_reward.py` shows what the reward likes
 (explanation.py has the data, explanation_page.py the page).
 
-annotation/     captions.py makes a text of a moment, questions.py the distinct questions of a dataset, prompts.py the words around
-                them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py; chat.py is what
-                judges by language models share. parsing.py reads a verdict. session.py asks a judge through store.py, which
-                keeps the label of every answer; shards.py writes the labels. judging.py and judge_probes.py measure the judge.
+annotation/     its page lists the files in the order to read them. captions.py makes a text of a moment, questions.py the distinct
+                questions of a dataset. annotator.py is the interface of every judge, chat.py is what judges by language models share.
+                parsing.py reads a verdict. session.py asks a judge through store.py, which keeps the label of every answer; shards.py
+                writes the labels. judge_figures.py and judge_probes.py measure the judge.
 merged_labels.py    the end of annotate.py: labels of all shards, and the page of the most frequent pairs.
 model_judge.py  the judge that runs a model in this process, by the prompts of judge_prompts.py; they stand here since annotation/ is
                 free of jax.

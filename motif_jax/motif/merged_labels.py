@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.files import atomic_write_text
-from motif_jax.motif.annotation import answers_page, judging, shards
+from motif_jax.motif.annotation import answers_page, judge_figures, shards
 from motif_jax.motif.annotation.annotator import Annotator
 from motif_jax.motif.annotation.captions import dataset_captions
 from motif_jax.motif.annotation.labels import counts
@@ -30,7 +30,9 @@ class Merge(NamedTuple):
     labels: shards.PairLabels
     answers: list[StoredAnswer | None]  # by the index of the question, as they were given
     figures: dict[str, Any]  # of a judge that reads captions; {} for other annotators
-    ranked: list[judging.RankedCaption]  # from the most to the least preferred; [] where there are no figures
+    ranked: list[
+        judge_figures.RankedCaption
+    ]  # from the most to the least preferred; [] where there are no figures
     reference_labels: np.ndarray | None  # int8 [pairs], those of `config.agreement_with`
     summary: dict[str, Any]  # an object that JSON can hold
 
@@ -59,12 +61,12 @@ def merge(
         # The figures judge the answers as they were given, before the correction.
         figures = _judge_figures(questions, answers) if annotator.reads_items else {}
         labels = shards.labels_of_pairs(
-            questions, judging.corrected(answers) if config.correct_position_bias else answers
+            questions, judge_figures.corrected(answers) if config.correct_position_bias else answers
         )
         ranked = []
         if figures:
             captions = dataset_captions(dataset.data, config.captions.messages, config.captions.status)
-            ranked = judging.rank_captions(captions, labels.probabilities)
+            ranked = judge_figures.rank_captions(captions, labels.probabilities)
         reference_labels = None
         if config.agreement_with:
             reference_labels = dataset.preference(config.agreement_with)
@@ -79,7 +81,7 @@ def merge(
         if labels.position_bias is not None:
             summary["position_bias"] = labels.position_bias
         if reference_labels is not None:
-            agreement = judging.agreement(labels.labels, reference_labels)
+            agreement = judge_figures.agreement(labels.labels, reference_labels)
             summary["agreement"] = {"with": config.agreement_with, **agreement}
         if figures:
             summary["judge"] = {**figures, "captions": _first_and_last(ranked)}
@@ -99,7 +101,7 @@ def report(
     """Prints what the labels say, and writes the page of the most frequent pairs for a judge that reads captions."""
     print(f"{annotation.preference_path}: {_sentence(merged.summary)}", flush=True)
     if merged.figures:
-        print(f"{judging.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True)
+        print(f"{judge_figures.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True)
         pairs = answers_page.judged_pairs(
             dataset_captions(dataset.data, config.captions.messages, config.captions.status),
             questions,
@@ -131,15 +133,15 @@ def _waiting_line(name: str, unfinished: list[int], count: int) -> str:
 
 def _judge_figures(questions: QuestionList, answers: list[StoredAnswer | None]) -> dict[str, Any]:
     """Figures of a judge that reads captions, and whether its labels are of use."""
-    figures: dict[str, Any] = judging.answer_figures(answers)
-    consistent = judging.consistency(questions, answers)
+    figures: dict[str, Any] = judge_figures.answer_figures(answers)
+    consistent = judge_figures.consistency(questions, answers)
     if consistent is not None:
         figures["consistent"] = consistent
-    figures["median_log_odds"] = judging.median_log_odds(answers)
-    return {**figures, "advice": judging.advice(figures, consistent)}
+    figures["median_log_odds"] = judge_figures.median_log_odds(answers)
+    return {**figures, "advice": judge_figures.advice(figures, consistent)}
 
 
-def _first_and_last(ranked: list[judging.RankedCaption]) -> list[dict[str, Any]]:
+def _first_and_last(ranked: list[judge_figures.RankedCaption]) -> list[dict[str, Any]]:
     """The captions that win most and least, in the judge's order."""
     if len(ranked) > 2 * _CAPTIONS_KEPT:
         ranked = ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]

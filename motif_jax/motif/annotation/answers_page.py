@@ -14,9 +14,9 @@ from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.display import charts, html, page
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.page import Fold, Section, Table
-from motif_jax.motif.annotation import judging
+from motif_jax.motif.annotation import judge_figures
 from motif_jax.motif.annotation import labels as label_math
-from motif_jax.motif.annotation.judging import RankedCaption
+from motif_jax.motif.annotation.judge_figures import RankedCaption
 from motif_jax.motif.annotation.questions import QuestionList
 from motif_jax.motif.annotation.shards import PairLabels
 from motif_jax.motif.annotation.store import StoredAnswer
@@ -62,7 +62,7 @@ class JudgeSummary(NamedTuple):
 
     Attributes:
       name: of the annotation.
-      figures: of `judging.answer_figures`, with `advice` and, if both orders were asked, `consistent`.
+      figures: of `judge_figures.answer_figures`, with `advice` and, if both orders were asked, `consistent`.
       ranked: the captions in the judge's order.
       question: a question as the annotator reads it.
       reference: the name of the annotation that is compared; '' for none.
@@ -144,7 +144,7 @@ def _by_order(
         if answer is None or answer.label == UNKNOWN:
             continue
         label = int(label_math.TURNED[answer.label]) if swapped else answer.label
-        by_order[bool(swapped)] = (label, judging.certain(answer)[SECOND if swapped else FIRST])
+        by_order[bool(swapped)] = (label, judge_figures.certain(answer)[SECOND if swapped else FIRST])
     return by_order
 
 

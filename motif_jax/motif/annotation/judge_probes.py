@@ -12,7 +12,7 @@ from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json, require_whole_characters
 from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
-from motif_jax.motif.annotation import judging, labels
+from motif_jax.motif.annotation import judge_figures, labels
 from motif_jax.motif.annotation.annotator import Question
 from motif_jax.motif.annotation.questions import QuestionHasher
 from motif_jax.motif.annotation.session import AnnotationSession
@@ -63,7 +63,7 @@ def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any
 def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -> dict[str, Any]:
     """Figures of answers about pairs in both orders: first each (better, worse), then each (worse, better).
 
-    Besides those of `judging.answer_figures`: `asked`, the number of questions; `right_one_order`, the share of right answers among them;
+    Besides those of `judge_figures.answer_figures`: `asked`, the number of questions; `right_one_order`, the share of right answers among them;
     `right_both_orders`, that of pairs with the right label; `consistent`; and the pairs whose label is `wrong`. A pair has the label that
     `annotate` with orders=both would write.
     """
@@ -71,16 +71,16 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
     verdicts = np.array([answer.label for answer in answers], np.int8)
     forward, reverse = verdicts[:count], verdicts[count:]
     right = np.concatenate([forward == FIRST, reverse == SECOND])
-    probabilities = np.array([judging.certain(answer) for answer in answers], np.float64)
+    probabilities = np.array([judge_figures.certain(answer) for answer in answers], np.float64)
     probabilities[verdicts == UNKNOWN] = np.nan
     turned = probabilities[count:][:, labels.TURNED[:3]]
     mean = labels.mean_probabilities(np.stack([probabilities[:count], turned]))
     pair_labels = labels.agreed(np.stack([forward, labels.TURNED[reverse]]), mean)
     return {
-        **judging.answer_figures(answers),
+        **judge_figures.answer_figures(answers),
         "asked": len(answers),
         "consistent": labels.position_bias(forward, reverse)["consistent"],
-        "median_log_odds": judging.median_log_odds(answers),
+        "median_log_odds": judge_figures.median_log_odds(answers),
         "right_one_order": float(right.mean()),
         "right_both_orders": float((pair_labels == FIRST).mean()),
         "wrong": [pair._asdict() for pair, label in zip(pairs, pair_labels, strict=True) if label != FIRST],
@@ -111,9 +111,9 @@ def verdict(figures: dict[str, Any]) -> str:
     first_share = figures["first_share"]
     position = "first" if first_share > 1 - first_share else "second"
     share = max(first_share, 1 - first_share)
-    if share > judging.ALWAYS:
+    if share > judge_figures.ALWAYS:
         return f"It always answers {position}: {_use_of_averages(averaged)}"
-    if share > judging.BIASED:
+    if share > judge_figures.BIASED:
         return f"It prefers the message shown {position} ({share:.0%}): {_use_of_averages(averaged)}"
     if averaged >= _OF_USE:
         return "Its labels are of use, in one order too."

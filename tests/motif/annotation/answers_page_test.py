@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
-from motif_jax.motif.annotation import answers_page, judging
+from motif_jax.motif.annotation import answers_page, judge_figures
 from motif_jax.motif.annotation.answers_page import JudgeSummary, judged_pairs
 from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
 from motif_jax.motif.annotation.shards import labels_of_pairs
@@ -104,7 +104,7 @@ FIGURES = {
 
 
 def page(pairs, reference: str = "", question: str = "Which?", figures=FIGURES) -> str:
-    ranked = [judging.RankedCaption("kill", 0.8, 3), judging.RankedCaption("", 0.2, 4)]
+    ranked = [judge_figures.RankedCaption("kill", 0.8, 3), judge_figures.RankedCaption("", 0.2, 4)]
     return answers_page.render(pairs, JudgeSummary("qwen", figures, ranked, question, reference))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
-from motif_jax.motif.annotation import judging
+from motif_jax.motif.annotation import judge_figures
 from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
 from motif_jax.motif.annotation.store import StoredAnswer
 
@@ -26,7 +26,7 @@ def test_shares_are_of_the_order_as_asked() -> None:
         StoredAnswer(TIE),
         StoredAnswer(UNKNOWN),
     ]
-    figures = judging.answer_figures(answers)
+    figures = judge_figures.answer_figures(answers)
     assert figures["first_share"] == pytest.approx(2 / 3)
     assert (figures["tie_share"], figures["unknown_share"]) == (0.25, 0.2)
     assert "mass" not in figures
@@ -40,22 +40,22 @@ def test_answers_without_probabilities_of_their_own_have_no_log_odds() -> None:
         StoredAnswer(FIRST),
     ]
 
-    assert judging.median_log_odds([certain[0], *certain]) == 0.0
-    assert judging.median_log_odds([*certain, soft(0.75)]) == pytest.approx(math.log(3))
+    assert judge_figures.median_log_odds([certain[0], *certain]) == 0.0
+    assert judge_figures.median_log_odds([*certain, soft(0.75)]) == pytest.approx(math.log(3))
 
 
 def test_a_model_that_is_certain_has_log_odds() -> None:
     """It has a mass, which tells its probabilities from those that shards have for answers without."""
     answers = [StoredAnswer(FIRST, (1.0, 0.0, 0.0), mass=0.9)] * 2 + [soft(0.75)]
-    assert judging.median_log_odds(answers) == pytest.approx(math.log(1e9))
+    assert judge_figures.median_log_odds(answers) == pytest.approx(math.log(1e9))
 
 
 def test_mass_is_the_mean_of_the_answers_that_have_it() -> None:
-    assert judging.answer_figures([soft(0.3), StoredAnswer(FIRST)])["mass"] == 0.8
+    assert judge_figures.answer_figures([soft(0.3), StoredAnswer(FIRST)])["mass"] == 0.8
 
 
 def test_no_answers_have_no_shares() -> None:
-    assert math.isnan(judging.answer_figures([])["first_share"])
+    assert math.isnan(judge_figures.answer_figures([])["first_share"])
 
 
 def biased(signal: float, bias: float, tie: float = 0.2) -> StoredAnswer:
@@ -66,7 +66,7 @@ def test_a_correction_leaves_the_signal_and_the_ties() -> None:
     signals = [-2.0, -0.5, 0.0, 0.5, 2.0]
     answers = [biased(signal, 3.0) for signal in signals]
     assert {answer.label for answer in answers} == {FIRST}
-    corrected = judging.corrected(answers)
+    corrected = judge_figures.corrected(answers)
     expected = [biased(signal, 0.0).probabilities for signal in signals]
     np.testing.assert_allclose([answer.probabilities for answer in corrected], expected, atol=1e-9)
     assert [answer.label for answer in corrected] == [SECOND, SECOND, TIE, FIRST, FIRST]
@@ -74,36 +74,36 @@ def test_a_correction_leaves_the_signal_and_the_ties() -> None:
 
 def test_a_correction_leaves_answers_without_probabilities() -> None:
     answers = [StoredAnswer(FIRST), None, StoredAnswer(UNKNOWN)]
-    assert judging.corrected(answers) == answers
+    assert judge_figures.corrected(answers) == answers
 
 
 def test_certain_probabilities_can_be_corrected() -> None:
     assert all(
-        np.isfinite(answer.probabilities).all() for answer in judging.corrected([soft(1.0), soft(0.0)])
+        np.isfinite(answer.probabilities).all() for answer in judge_figures.corrected([soft(1.0), soft(0.0)])
     )
 
 
 def test_agreement_counts_what_both_know() -> None:
-    agreement = judging.agreement(np.array([0, 1, 2, 3, 0]), np.array([0, 0, 2, 1, 2]))
+    agreement = judge_figures.agreement(np.array([0, 1, 2, 3, 0]), np.array([0, 0, 2, 1, 2]))
     assert (agreement["pairs"], agreement["equal"], agreement["equal_decided"]) == (4, 0.5, 0.5)
 
 
 def test_captions_are_ranked_by_their_wins() -> None:
     pairs = [("kill", "wall"), ("wall", "gold"), ("kill", "gold"), ("kill", "kill")]
     p = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], float)
-    ranked = judging.rank_captions(pairs, p)
+    ranked = judge_figures.rank_captions(pairs, p)
     assert [ranked_caption.caption for ranked_caption in ranked] == ["gold", "kill", "wall"]
     assert ranked[1] == ("kill", 0.75, 2)
 
 
 def test_one_comparison_does_not_lead() -> None:
     pairs = [("often", "wall")] * 9 + [("once", "wall")]
-    ranked = judging.rank_captions(pairs, np.array([[1.0, 0, 0]] * 10))
+    ranked = judge_figures.rank_captions(pairs, np.array([[1.0, 0, 0]] * 10))
     assert ranked[0].caption == "often"
 
 
 def test_unknown_pairs_are_not_ranked() -> None:
-    assert judging.rank_captions([("a", "b")], np.full((1, 3), np.nan)) == []
+    assert judge_figures.rank_captions([("a", "b")], np.full((1, 3), np.nan)) == []
 
 
 FINE = {
@@ -136,7 +136,7 @@ FINE = {
     ],
 )
 def test_one_sentence_says_whether_labels_are_of_use(changes, consistent, words) -> None:
-    assert words in judging.advice(FINE | changes, consistent)
+    assert words in judge_figures.advice(FINE | changes, consistent)
 
 
 def test_consistency_needs_both_orders() -> None:
@@ -145,10 +145,10 @@ def test_consistency_needs_both_orders() -> None:
     both = caption_questions(pairs, 3, hasher, "both")
     answers = {("a", "b"): FIRST, ("b", "a"): SECOND, ("c", "d"): FIRST, ("d", "c"): FIRST}
     stored = [StoredAnswer(answers[question.items]) for question in both.questions]
-    assert judging.consistency(both, stored) == 0.5
-    assert judging.consistency(caption_questions(pairs, 3, hasher, "once"), stored[:2]) is None
+    assert judge_figures.consistency(both, stored) == 0.5
+    assert judge_figures.consistency(caption_questions(pairs, 3, hasher, "once"), stored[:2]) is None
 
 
 def test_a_share_of_no_pairs_is_not_a_number() -> None:
     both = caption_questions([("a", "b")], 1, QuestionHasher({}), "both")
-    assert math.isnan(judging.consistency(both, [StoredAnswer(FIRST), StoredAnswer(UNKNOWN)]))
+    assert math.isnan(judge_figures.consistency(both, [StoredAnswer(FIRST), StoredAnswer(UNKNOWN)]))
