@@ -21,6 +21,7 @@ from motif_jax.core.verdicts import UNKNOWN, Form
 from motif_jax.lm import next_token, text, weights
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.next_token import NextToken
+from motif_jax.lm.tokens import TOKENS_OF_BATCH
 from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation
@@ -30,6 +31,8 @@ from motif_jax.motif.judge_prompts import JudgePrompts
 
 # Texts of made-up questions: what their prompts share at the beginning, the prompts of all questions share.
 _PROBING_TEXTS = ("", "A", "You see here a key.", "1", "(", "\n")
+# A batch has so many times 32 tokens, and no more than lm.tokens.TOKENS_OF_BATCH: beyond it attention would take gigabytes.
+_LARGEST_BATCH = 128
 # Questions that are tokenised and sorted at a time: the tokens of a million questions would take gigabytes.
 _SORTED_TOGETHER = 2048
 
@@ -80,6 +83,9 @@ class ModelAnnotator(chat.ChatAnnotator):
         texts = chat.check_chat(config, form)
         mode = config.answer.mode
         checks.require(mode in cls.modes, "answer.mode", mode, "soft, or auto, with annotator=model")
+        batch = config.model.batch
+        allowed = f"at most {_LARGEST_BATCH}: a batch holds {TOKENS_OF_BATCH:,} tokens at most, 32 for each question"
+        checks.require(batch <= _LARGEST_BATCH, "model.batch", batch, allowed)
         model = config.model.model
         if hub.is_named(model):
             return

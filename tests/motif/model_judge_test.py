@@ -17,7 +17,8 @@ from safetensors.numpy import load_file, save_file
 from motif_jax import lm
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
-from motif_jax.lm import text
+from motif_jax.lm import next_token, text
+from motif_jax.lm.tokens import TOKENS_OF_BATCH
 from motif_jax.motif import judge_prompts
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
@@ -356,6 +357,10 @@ def test_the_dry_run_counts_the_models_own_tokens(config) -> None:
     ("values", "words"),
     [
         ({"answer.mode": "verdict"}, "config.answer.mode='verdict': must be soft"),
+        (
+            {"model.batch": 129},
+            "config.model.batch=129: must be at most 128: a batch holds 4,096 tokens at most",
+        ),
         ({"model.model": ""}, "config.model.model: give the name of a chat model"),
         ({"model.model": "./nowhere"}, "there is no such folder"),
     ],
@@ -363,3 +368,12 @@ def test_the_dry_run_counts_the_models_own_tokens(config) -> None:
 def test_unsupported_answers_are_refused_before_a_model_is_loaded(config, values, words) -> None:
     with pytest.raises(UserError, match=words):
         check_annotator(config(**values))
+
+
+def test_the_largest_batch_is_what_its_tokens_allow() -> None:
+    prompts = [[1] * 32] * 1000
+
+    def largest(batch: int) -> int:
+        return max(part.width * part.size for part in next_token.batches(prompts, batch))
+
+    assert largest(64) < largest(128) == largest(256) == TOKENS_OF_BATCH
