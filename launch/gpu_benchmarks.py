@@ -2,9 +2,9 @@
 
     python launch/gpu_benchmarks.py ITEMS FIGURES DEADLINE
 
-ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds}, ...]. Each item's line goes to stdout and to the end
-of the file FIGURES. An item that exceeds its limit ends the process with the code 99: what comes behind it is run by another process. All end at
-DEADLINE, in seconds since 1970.
+ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds, "reserve": seconds}, ...]; each item leaves later ones
+their reserves. Each item's line goes to stdout and to the end of the file FIGURES. An item that exceeds its limit ends the process with the
+code 99: what comes behind it is run by another process. All end at DEADLINE, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def run(item: dict[str, Any]) -> dict[str, Any]:
 
 def main(items: list[dict[str, Any]], figures: str, deadline: float) -> None:
     """Runs the items; see above."""
-    for item in items:
+    for number, item in enumerate(items):
         name = item["item"]
-        limit = min(item["limit"], deadline - time.time())
+        reserved = sum(later["reserve"] for later in items[number + 1 :])
+        limit = min(item["limit"], deadline - time.time() - reserved)
         if limit < LEAST_SECONDS:
             emit(figures, {"item": name, "error": "no time was left for it"})
             continue

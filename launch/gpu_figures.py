@@ -1,9 +1,8 @@
 """Takes the figures of a GPU machine, one JSON line an item; launch/gpu_figures.sh sets up its environment and starts it.
 
-First, side by side: what later items need is made (a reward of NetHack from the lexicon's labels, a small T5), the four language programs
-start with an empty cache of compiled programs, and the numeric tests run. Then, one after the other, what is a rate. An item is a process
-of its own, but for the benchmarks of agents, which follow each other in one. It is ended at its limit, or where the items behind it need
-the time.
+Of a plan (launch/gpu_items.py) what later items need is made first; beside it the language programs start with an empty cache of compiled
+programs. Then, one after the other, what is a rate. An item is a process of its own, but for the benchmarks of agents, which follow each
+other in one. It is ended at its limit, or where the items behind it need the time.
 """
 
 from __future__ import annotations
@@ -19,8 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_items import Item, Plan
+from gpu_items import Item, Plan, PlanMaker
 from gpu_runner import Figures
+
+# A busy machine takes many times as long.
+TINY_SECONDS = 3600.0
 
 
 def machine() -> dict[str, Any]:
@@ -50,18 +52,23 @@ def machine() -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--items", default="", help="names of items with commas between; all by default")
-    flags.add_argument("--tiny", action="store_true", help="tiny sizes: tries the script, not the machine")
+    flags.add_argument("--plan", choices=("agents", "language"), help="what is measured, in one call")
+    flags.add_argument("--items", default="", help="names of items with commas between, in place of a plan")
     flags.add_argument(
-        "--seconds", type=float, default=475.0, help="seconds after which everything has ended"
+        "--tiny",
+        action="store_true",
+        help="tiny sizes: tries the script, not the machine; both plans by default",
     )
     flags.add_argument(
-        "--training-seconds", type=float, default=130.0, help="seconds of NetHack's training, with its start"
+        "--seconds", type=float, help="seconds after which everything has ended; those of the plan by default"
+    )
+    flags.add_argument(
+        "--training-seconds", type=float, default=120.0, help="seconds of NetHack's training, with its start"
     )
     flags.add_argument(
         "--glam-seconds",
         type=float,
-        default=60.0,
+        default=110.0,
         help="seconds of a language agent's training, with its start",
     )
     flags.add_argument(
@@ -75,57 +82,73 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--apart",
         action="store_true",
-        help="starts the language programs one after the other, and runs the numeric tests by themselves",
+        help="starts the language programs of --items one after the other",
     )
     return flags
 
 
-def main() -> None:
-    """Takes the figures that the command line names."""
-    options = parser().parse_args()
-    plan = Plan(
+def chosen_plans(options: argparse.Namespace) -> list[Plan]:
+    """The plans that the command line names, with the items that run. Exits with 2: it names none, or unknown items."""
+    maker = PlanMaker(
         options.work,
+        len(os.sched_getaffinity(0)),
         options.tiny,
         options.reward,
         options.training_seconds,
         options.glam_seconds,
         options.apart,
     )
-    names = [item.name for item in (*itertools.chain(*plan.together), *plan.alone)]
-    chosen = [name for name in names if not name.endswith("_cublas_cold")]
+    plans = maker.plans()
     if options.items:
-        chosen = options.items.split(",")
-    unknown = sorted(set(chosen) - set(names))
-    if unknown:
-        parser().error(f"--items: {', '.join(unknown)}: must be of {', '.join(names)}")
+        known = [item.name for plan in plans for item in plan.items()]
+        names = options.items.split(",")
+        unknown = sorted(set(names) - set(known))
+        if unknown:
+            parser().error(f"--items: {', '.join(unknown)}: must be of {', '.join(known)}")
+        plans = [plan.only(names) for plan in plans]
+    elif options.apart:
+        parser().error("--apart needs --items: starts one after the other leave no time for a plan")
+    elif options.plan:
+        plans = [plan for plan in plans if plan.name == options.plan]
+    elif not options.tiny:
+        parser().error("name what is measured, by --plan=agents, --plan=language or --items")
     if options.tiny:
         # A machine that is busy with other work is slow: no limit is tried with tiny sizes.
-        plan.stretch(10.0)
+        plans = [plan.stretched(10.0) for plan in plans]
+    return plans
 
-    figures = Figures(options.work, options.out, options.started, options.seconds)
+
+def main() -> None:
+    """Takes the figures that the command line names."""
+    options = parser().parse_args()
+    plans = chosen_plans(options)
+    seconds = options.seconds
+    if seconds is None:
+        seconds = TINY_SECONDS if options.tiny else max(plan.seconds for plan in plans)
+    figures = Figures(options.work, options.out, options.started, seconds)
     figures.emit(machine())
-    alone = [item for item in plan.alone if item.name in chosen]
-    chains = [[item for item in chain if item.name in chosen] for chain in plan.together]
-    if any(item.name.endswith("_cold") for item in itertools.chain(*chains)):
+    if any(item.name.endswith("_cold") for plan in plans for chain in plan.together for item in chain):
         # Programs that an earlier call compiled would make the starts warm.
         shutil.rmtree(options.work / "compiled", ignore_errors=True)
-    figures.run_together(chains, sum(item.reserve for item in alone))
-    _run_alone(figures, alone)
+    for number, plan in enumerate(plans):
+        reserved = sum(later.needed_seconds() for later in plans[number + 1 :])
+        figures.run_together(plan.together, reserved + sum(item.reserve for item in plan.alone))
+        _run_alone(figures, plan.alone, reserved)
     figures.keep_logs()
     figures.emit({"item": "all", "seconds": round(time.time() - options.started, 1)})
 
 
-def _run_alone(figures: Figures, items: list[Item]) -> None:
-    """Runs items one after the other; benchmarks of agents that follow each other share a process."""
+def _run_alone(figures: Figures, items: list[Item], reserved: float) -> None:
+    """Runs items one after the other and leaves `reserved` seconds; benchmarks of agents that follow each other share a process."""
     done = 0
     for in_one_process, group in itertools.groupby(items, key=lambda item: item.benchmark is not None):
         members = list(group)
         done += len(members)
-        reserved = sum(item.reserve for item in items[done:])
+        later = reserved + sum(item.reserve for item in items[done:])
         if in_one_process:
-            figures.run_in_one_process(members, reserved)
+            figures.run_in_one_process(members, later)
         else:
-            figures.run_chain(members, reserved)
+            figures.run_chain(members, later)
 
 
 if __name__ == "__main__":

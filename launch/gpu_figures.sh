@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Takes all figures of a machine with a GPU in one call of at most 8 minutes: what docs/performance.md's table of GPUs is made of.
+# Takes the figures of a machine with a GPU: what docs/performance.md's table of GPUs is made of. Two calls of at most 440 s have all.
 # Each item is one JSON line on stdout and in $OUT/figures.jsonl, with a limit of time of its own: one that is late ends alone.
 #
-#   bash launch/gpu_figures.sh                          everything
-#   bash launch/gpu_figures.sh --items=train,learner    these items (--help has their names and all switches)
-#   bash launch/gpu_figures.sh --apart ...              the language programs one after the other, with the seconds of each phase
+#   bash launch/gpu_figures.sh --plan=agents            games, parts of an agent's training, a training of NetHack: 400 s
+#   bash launch/gpu_figures.sh --plan=language          language programs cold and warm, GLAM's training, numeric tests: 440 s
+#   bash launch/gpu_figures.sh --items=train,learner    these items (--help has all switches)
+#   bash launch/gpu_figures.sh --apart --items=...      first starts of language programs one after the other
 #   bash launch/gpu_figures.sh --tiny                   tiny sizes, to try the script itself on any machine
 #   python launch/gpu_table.py figures.jsonl            writes the table
 #

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from gpu_logs import (
 )
 
 LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
+# What a start takes: measured on an H100 with 16 cores, and half as much again. The cold ones start side by side.
+COLD_SECONDS = {"language_update": 100.0, "score": 70.0, "generate": 60.0, "text_train": 90.0}
+WARM_SECONDS = {"language_update": 40.0, "score": 20.0, "generate": 25.0, "text_train": 35.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,63 +45,107 @@ class Item:
     benchmark: dict[str, Any] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
 class Plan:
-    """The items of this machine: `together` may share the GPU, `alone` run one after the other.
+    """What one call measures, in at most `seconds`: chains of `together` run side by side, then `alone` one after the other.
 
-    `apart`: the language programs start one after the other, and the numeric tests run by themselves.
+    Items of `on_request` run where --items names them.
     """
 
-    def __init__(
-        self, work: Path, tiny: bool, reward: str, training_seconds: float, glam_seconds: float, apart: bool
-    ) -> None:
-        self._work = work
-        self._tiny = tiny
-        self._reward = reward or str(work / "reward")
-        self._model = work / "language" / "model"
-        self._training_seconds = training_seconds
-        self._glam_seconds = glam_seconds
-        self._cores = len(os.sched_getaffinity(0))
+    name: str
+    seconds: float
+    together: list[list[Item]]
+    alone: list[Item]
+    on_request: list[Item] = dataclasses.field(default_factory=list)
 
-        # Chains run side by side, the items of a chain one after the other.
-        self.together: list[list[Item]] = [[self._make_model()]]
-        if not reward:
-            self.together.insert(0, [self._make_reward()])
-        cold_starts = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
-        if apart:
-            self.together.append(cold_starts)
-        else:
-            self.together += [[item] for item in cold_starts]
-            self.together.append([self._tests()])
+    def items(self) -> list[Item]:
+        return [*itertools.chain(*self.together), *self.alone, *self.on_request]
 
-        self.alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
-        self.alone += self._agent_benchmarks()
-        self.alone.append(self._benchmark("inference_host", "inference_host", 30.0, 8.0, {}))
-        self.alone.append(self._nethack())
-        if apart:
-            self.alone.append(self._tests())
-        self.alone.append(self._glam())
-        self.alone += [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
+    def only(self, names: Collection[str]) -> Plan:
+        """The plan with the items of these names alone."""
+        together = [[item for item in chain if item.name in names] for chain in self.together]
+        alone = [item for item in (*self.alone, *self.on_request) if item.name in names]
+        return dataclasses.replace(
+            self, together=[chain for chain in together if chain], alone=alone, on_request=[]
+        )
 
-    def _agent_benchmarks(self) -> list[Item]:
-        # A core is left to the learner and inference; with 160 environments a worker two.
-        sizes = {"workers": self._cores - 1, "envs_per_worker": 80}
-        larger_sizes = {"workers": self._cores - 2, "envs_per_worker": 160}
-        playing = {"seconds": 5.0, "warmup_seconds": 5.0}
-        with_reward = {"batch_size": 4096, "reward_dir": self._reward}
-        return [
-            self._agents("train", "train", {**sizes, **playing}),
-            self._agents("train_reward", "train", {**sizes, **playing, **with_reward}),
-            self._agents("learner", "learner", {**sizes, "seconds": 1.0}),
-            self._agents("inference", "inference", {**sizes, "seconds": 0.25}),
-            self._agents("train_more", "train", {**larger_sizes, **playing}),
-        ]
+    def stretched(self, factor: float) -> Plan:
+        """The plan with `factor` times the limits of all items that end by themselves."""
 
-    def stretch(self, factor: float) -> None:
-        """Multiplies the limits of all items that end by themselves."""
-        for items in (*self.together, self.alone):
-            items[:] = [
+        def longer(items: Iterable[Item]) -> list[Item]:
+            return [
                 item if item.timed else dataclasses.replace(item, limit=factor * item.limit) for item in items
             ]
+
+        together = [longer(chain) for chain in self.together]
+        return dataclasses.replace(
+            self, together=together, alone=longer(self.alone), on_request=longer(self.on_request)
+        )
+
+    def needed_seconds(self) -> float:
+        """Seconds that the items need at least."""
+        chains = [sum(item.reserve for item in chain) for chain in self.together]
+        return max(chains, default=0.0) + sum(item.reserve for item in self.alone)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanMaker:
+    """Makes the plans of a machine with `cores` cores.
+
+    Attributes:
+      work: folder for runs and compiled programs.
+      tiny: sizes that try the script, not the machine.
+      reward: run folder of `train_reward`; '' where the plan makes one.
+      training_seconds, glam_seconds: of NetHack's and of a language agent's training, with their starts.
+      apart: the language programs start one after the other.
+    """
+
+    work: Path
+    cores: int
+    tiny: bool = False
+    reward: str = ""
+    training_seconds: float = 120.0
+    glam_seconds: float = 110.0
+    apart: bool = False
+
+    def plans(self) -> list[Plan]:
+        return [self.agents(), self.language_models()]
+
+    def agents(self) -> Plan:
+        """The games, the parts of an agent's training, and a training of NetHack."""
+        making = [] if self.reward else [[self._make_reward()]]
+        alone = self._agent_benchmarks()
+        alone.append(self._benchmark("inference_host", "inference_host", 30.0, 10.0, {}))
+        alone.append(self._nethack())
+        return Plan("agents", 400.0, making, alone)
+
+    def language_models(self) -> Plan:
+        """First starts of the language programs, their rates once compiled, a language agent's training and the numeric tests."""
+        cold_starts = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
+        chains = [cold_starts] if self.apart else [[item] for item in cold_starts]
+        alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
+        # The tests come last: they get what the others leave of their limits.
+        alone += [self._glam(), self._tests()]
+        on_request = [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
+        return Plan("language", 440.0, [[self._make_model()], *chains], alone, on_request)
+
+    @property
+    def _reward_dir(self) -> str:
+        return self.reward or str(self.work / "reward")
+
+    def _agent_benchmarks(self) -> list[Item]:
+        # A core is left to the learner and inference.
+        sizes = {"workers": self.cores - 1, "envs_per_worker": 80}
+        playing = {"seconds": 5.0, "warmup_seconds": 5.0}
+        with_reward = {"batch_size": 4096, "reward_dir": self._reward_dir}
+        # The first one starts the process.
+        return [
+            self._agents("train", "train", 40.0, {**sizes, **playing}),
+            self._agents("train_reward", "train", 30.0, {**sizes, **playing, **with_reward}),
+            self._agents("train_two_groups", "train", 25.0, {**sizes, **playing, "groups_per_worker": 2}),
+            self._agents("learner", "learner", 20.0, {**sizes, "seconds": 1.0}),
+            self._agents("inference", "inference", 20.0, {**sizes, "seconds": 0.25}),
+        ]
 
     def _stage(self, config: str, workdir: Path | None, *flags: str) -> list[str]:
         command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}"]
@@ -109,40 +157,40 @@ class Plan:
         return ["bash", "-c", " && ".join(shlex.join(command) for command in commands)]
 
     def _make_reward(self) -> Item:
-        dataset = self._work / "dataset"
-        variant = "smoke" if self._tiny else "quickstart"
-        pairs = 60 if self._tiny else 3000
+        dataset = self.work / "dataset"
+        variant = "smoke" if self.tiny else "quickstart"
+        pairs = 60 if self.tiny else 3000
         commands = [
             self._stage(
                 f"collect.py:{variant}", dataset, f"--config.num_pairs={pairs}", "--config.screens=False"
             ),
-            self._stage("annotate.py:quickstart", self._work / "annotate", f"--config.dataset_dir={dataset}"),
+            self._stage("annotate.py:quickstart", self.work / "annotate", f"--config.dataset_dir={dataset}"),
             self._stage(
                 f"train_reward.py:{variant}",
-                self._work / "reward",
+                self.work / "reward",
                 f"--config.dataset_dir={dataset}",
                 "--config.annotator=lexicon_msg_defaultgoal",
             ),
         ]
-        return Item("make_reward", self._stages(commands), nothing, 95.0, 20.0, environment=on_cpu())
+        return Item("make_reward", self._stages(commands), nothing, 95.0, 50.0, environment=on_cpu())
 
     def _make_model(self) -> Item:
-        texts = self._work / "texts"
-        episodes = 10 if self._tiny else 200
-        steps = 60 if self._tiny else 300
+        texts = self.work / "texts"
+        episodes = 10 if self.tiny else 200
+        steps = 60 if self.tiny else 300
         training_flags = [
             f"--config.texts={texts}",
             f"--config.steps={steps}",
             f"--config.evaluate_every={steps}",
         ]
-        if self._tiny:
+        if self.tiny:
             training_flags.append("--config.batch_size=8")
-        language = self._work / "language"
+        language = self.work / "language"
         commands = [
             self._stage("collect_text.py:babyai", texts, f"--config.num_dialogues={episodes}"),
             self._stage("pretrain_language_model.py:babyai", language, *training_flags),
         ]
-        return Item("make_model", self._stages(commands), nothing, 95.0, 20.0, environment=on_cpu())
+        return Item("make_model", self._stages(commands), nothing, 110.0, 90.0, environment=on_cpu())
 
     def _benchmark(
         self,
@@ -157,22 +205,22 @@ class Plan:
         command = self._stage(f"benchmark.py:{benchmark}", None, f"--config.repeats={repeats}", *flags)
         return Item(name, command, benchmark_line, limit, reserve)
 
-    def _agents(self, name: str, benchmark: str, options: dict[str, Any]) -> Item:
-        if self._tiny:
+    def _agents(self, name: str, benchmark: str, reserve: float, options: dict[str, Any]) -> Item:
+        if self.tiny:
             small = {"workers": 1, "envs_per_worker": 8, "batch_size": 64, "rollout": 16, "dtype": "float32"}
             options = {**options, **small, "seconds": 0.5, "network": "quickstart"}
             if "warmup_seconds" in options:
                 options["warmup_seconds"] = 0.2
         task = {"item": name, "benchmark": f"{benchmark}_gpu", "options": options}
-        return Item(name, [], nothing, 75.0, 25.0, benchmark=task)
+        return Item(name, [], nothing, 75.0, reserve, benchmark=task)
 
     def _language(self, name: str, cold: bool) -> Item:
         options: dict[str, Any] = {"baseline": False, "seconds": 0.1 if cold else 0.7}
-        if self._tiny:
+        if self.tiny:
             options |= TINY_LANGUAGE[name]
         if not cold:
-            return self._benchmark(name, f"{name}_gpu", 60.0, 14.0, options, repeats=3)
-        item = self._benchmark(f"{name}_cold", f"{name}_gpu", 95.0, 14.0, options)
+            return self._benchmark(name, f"{name}_gpu", 75.0, WARM_SECONDS[name], options, repeats=3)
+        item = self._benchmark(f"{name}_cold", f"{name}_gpu", 110.0, COLD_SECONDS[name], options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
 
     def _without_triton(self, name: str) -> Item:
@@ -189,7 +237,7 @@ class Plan:
     def _tests(self) -> Item:
         # A program of the tests takes no part in the starts from an empty cache.
         environment = sharing_memory() | {
-            "JAX_COMPILATION_CACHE_DIR": str(self._work / "compiled_tests"),
+            "JAX_COMPILATION_CACHE_DIR": str(self.work / "compiled_tests"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
             "CI": "",
         }
@@ -205,24 +253,28 @@ class Plan:
             "no:cacheprovider",
             "--timeout=100",
         ]
-        if self._cores >= 8:
+        if self.cores >= 8:
             command += ["-n", "6", "--dist", "loadfile"]
-        command.append("tests/rl/algorithms/losses_test.py" if self._tiny else "--all")
-        return Item("numeric_tests", command, tests_line, 95.0, 20.0, environment=environment)
+        command.append("tests/rl/algorithms/losses_test.py" if self.tiny else "--all")
+        return Item("numeric_tests", command, tests_line, 180.0, 100.0, environment=environment)
 
     def _glam(self) -> Item:
-        run = self._work / "glam"
-        seconds = self._glam_seconds
-        flags = [f"--config.network.model={self._model}", "--config.log_every_seconds=2", "--config.tests="]
+        run = self.work / "glam"
+        seconds = self.glam_seconds
+        flags = [
+            f"--config.network.model={self.work / 'language' / 'model'}",
+            "--config.log_every_seconds=2",
+            "--config.tests=",
+        ]
         command = self._stage("train_language_agent.py:quickstart", run, *flags)
         return Item("glam", command, training_reader(run), seconds, seconds - 10, timed=True)
 
     def _nethack(self) -> Item:
-        run = self._work / "nethack"
-        seconds = self._training_seconds
+        run = self.work / "nethack"
+        seconds = self.training_seconds
         values = {
-            "reward.dir": self._reward,
-            "actors.workers": self._cores - 1,
+            "reward.dir": self._reward_dir,
+            "actors.workers": self.cores - 1,
             "actors.envs_per_worker": 80,
             "actors.groups_per_worker": 4,
             "batch_size": 4096,
@@ -233,13 +285,13 @@ class Plan:
             # Its limit of time ends the training.
             "train_for_env_steps": 2_000_000_000,
         }
-        if self._tiny:
+        if self.tiny:
             values |= {"actors.workers": 1, "actors.envs_per_worker": 8, "batch_size": 128, "rollout": 16}
             values |= {"environment.max_episode_steps": 50, "network.dtype": "float32"}
-        variant = ":quickstart" if self._tiny else ""
+        variant = ":quickstart" if self.tiny else ""
         flags = [f"--config.{key}={value}" for key, value in values.items()]
         command = self._stage(f"train_agent.py{variant}", run, *flags)
-        return Item("nethack", command, training_reader(run), seconds, seconds - 20, timed=True)
+        return Item("nethack", command, training_reader(run), seconds, seconds - 10, timed=True)
 
 
 TINY_LANGUAGE: dict[str, dict[str, Any]] = {

@@ -83,7 +83,9 @@ class Figures:
         waiting = list(items)
         while waiting:
             lines_before = len(json_lines(figures))
-            tasks = [{**(item.benchmark or {}), "limit": item.limit} for item in waiting]
+            tasks = [
+                {**(item.benchmark or {}), "limit": item.limit, "reserve": item.reserve} for item in waiting
+            ]
             script = "launch/gpu_benchmarks.py"
             command = [sys.executable, script, json.dumps(tasks), str(figures), str(deadline)]
             with open(self._work / f"{waiting[0].name}.log", "w", encoding="utf-8") as log:

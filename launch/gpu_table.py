@@ -50,10 +50,10 @@ def table(lines: dict[str, Line]) -> str:
     machine = lines["machine"]
     head = (
         f"**Machine:** {machine['gpu'].removeprefix('GPU 0: ')}, {machine['cores']} cores of {machine['processor']}, jax {machine['jax']}, "
-        f"Python {machine['python']}, {machine['date']}. All figures are of one call of `bash launch/gpu_figures.sh`."
+        f"Python {machine['python']}, {machine['date']}. All figures are of `bash launch/gpu_figures.sh`."
     )
     rows = [
-        *(_training(lines.get(name), name) for name in ("train", "train_more", "train_reward")),
+        *(_training(lines.get(name), name) for name in ("train", "train_two_groups", "train_reward")),
         _settled(lines.get("nethack")),
         _alone(lines, "learner", "steps_per_second", "steps/s"),
         _alone(lines, "inference", "rows_per_second", "rows/s"),
@@ -181,7 +181,7 @@ def _start(line: Line | None, state: str) -> str:
 
 
 def _glam(line: Line | None) -> Row:
-    title = "GLAM's quick run, a minute"
+    title = "GLAM's quick run, two minutes"
     command = "`train_language_agent.py:quickstart`"
     missing = _missing(line, "settled_steps_per_second")
     if missing or line is None:

@@ -16,6 +16,7 @@ from tests.conftest import REPOSITORY
 
 # The scripts of launch/ import each other by their names.
 sys.path.insert(0, str(REPOSITORY / "launch"))
+gpu_figures = importlib.import_module("gpu_figures")
 gpu_items = importlib.import_module("gpu_items")
 gpu_logs = importlib.import_module("gpu_logs")
 gpu_runner = importlib.import_module("gpu_runner")
@@ -134,3 +135,35 @@ def test_the_table_between_its_marks_names_the_missing_items(tmp_path: Path) -> 
 def test_the_page_has_the_tables_marks() -> None:
     page = gpu_table.PAGE.read_text(encoding="utf-8")
     assert gpu_table.replaced(page, "made").count("\nmade\n") == 1
+
+
+def plans(work: Path = Path("work"), **options: Any) -> list[Any]:
+    """The plans of the machine that is lent: 16 cores."""
+    made: list[Any] = gpu_items.PlanMaker(work, 16, **options).plans()
+    return made
+
+
+@pytest.mark.parametrize("plan", plans(), ids=lambda plan: plan.name)
+def test_what_a_plans_items_need_fits_into_its_seconds(plan: Any) -> None:
+    assert plan.needed_seconds() + gpu_runner.GRACE_SECONDS <= plan.seconds <= 440
+    for item in plan.items():
+        assert item.reserve <= item.limit, item.name
+
+
+def options_of(*flags: str) -> Any:
+    return gpu_figures.parser().parse_args(["--work=work", "--out=out", *flags])
+
+
+@pytest.mark.parametrize("flags", [(), ("--plan=language", "--apart"), ("--items=train,absent",)])
+def test_a_call_that_cannot_fit_is_refused(flags: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as error:
+        gpu_figures.chosen_plans(options_of(*flags))
+    assert error.value.code == 2
+
+
+def test_items_run_in_the_order_of_the_plans() -> None:
+    chosen = gpu_figures.chosen_plans(options_of("--items=score_cublas_cold,numeric_tests,train,score_cold"))
+    assert [[item.name for item in plan.items()] for plan in chosen] == [
+        ["train"],
+        ["score_cold", "numeric_tests", "score_cublas_cold"],
+    ]
