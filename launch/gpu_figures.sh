@@ -11,6 +11,14 @@
 #
 # It needs no network. Wheels in .gpu_wheels/ (launch/gpu_wheels.sh downloads them) are installed beside what the environment has in
 # which it is called; without them that environment must have everything. PYTHON names its interpreter, OUT the folder of results.
+#
+# Where a tool copies the checkout to a lent machine, .gpu_wheels/ is ignored by git and must be named. A run folder of
+# train_reward that is named likewise need not be made there:
+#
+#   run(command="bash launch/gpu_figures.sh --plan=agents --reward=runs/reward", carry=[".gpu_wheels", "runs/reward"], timeout_s=500)
+#   run(command="bash launch/gpu_figures.sh --plan=language", carry=[".gpu_wheels"], timeout_s=500)
+#
+# Its time limit must exceed the plan's seconds, else results that are packed at the end do not come back.
 set -euo pipefail
 repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
@@ -34,4 +42,13 @@ if [ -e "${wheels[0]}" ]; then
   path=$site:$path
 fi
 export PYTHONPATH=$path${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+# Each item would fail for itself, in minutes that are lent.
+"$python" - <<'CHECK' || exit 2
+import importlib, sys
+for name in ("nle", "minigrid", "ml_collections", "tensorboardX", "jax"):
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        sys.exit(f"error: {name} cannot be imported ({error}): make .gpu_wheels/ by launch/gpu_wheels.sh, and have it copied to this machine")
+CHECK
 exec "$python" launch/gpu_figures.py --work="$work" --out="$OUT" --started="$started" "$@"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -167,3 +169,23 @@ def test_items_run_in_the_order_of_the_plans() -> None:
         ["train"],
         ["score_cold", "numeric_tests", "score_cublas_cold"],
     ]
+
+
+def test_a_machine_that_lacks_a_package_is_told_so_before_any_item(tmp_path: Path) -> None:
+    broken = tmp_path / "site" / "minigrid"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('no minigrid here')")
+    folders = {"OUT": str(tmp_path / "out"), "GPU_FIGURES_WORK": str(tmp_path / "work")}
+    environment = {**os.environ, **folders, "PYTHON": sys.executable, "PYTHONPATH": str(broken.parent)}
+    # Of a copy: a checkout may have wheels.
+    script = tmp_path / "launch" / "gpu_figures.sh"
+    script.parent.mkdir()
+    shutil.copy(REPOSITORY / "launch" / script.name, script)
+    command = ["bash", str(script), "--tiny"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: minigrid cannot be imported (no minigrid here): make .gpu_wheels/ by launch/gpu_wheels.sh, "
+        "and have it copied to this machine"
+    ]
+    assert not (tmp_path / "out" / "figures.jsonl").exists()
