@@ -74,6 +74,9 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--reward", default="", help="run of train_reward to train with; without it one is made"
     )
+    flags.add_argument(
+        "--model", default="", help="folder of a T5 for GLAM's training; without it a small one is made"
+    )
     flags.add_argument("--work", type=Path, required=True, help="folder for runs, logs and compiled programs")
     flags.add_argument("--out", type=Path, required=True, help="folder for figures.jsonl and logs.tar.gz")
     flags.add_argument(
@@ -94,6 +97,7 @@ def chosen_plans(options: argparse.Namespace) -> list[Plan]:
         len(os.sched_getaffinity(0)),
         options.tiny,
         options.reward,
+        options.model,
         options.training_seconds,
         options.glam_seconds,
         options.apart,

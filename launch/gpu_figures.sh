@@ -12,11 +12,11 @@
 # It needs no network. Wheels in .gpu_wheels/ (launch/gpu_wheels.sh downloads them) are installed beside what the environment has in
 # which it is called; without them that environment must have everything. PYTHON names its interpreter, OUT the folder of results.
 #
-# Where a tool copies the checkout to a lent machine, .gpu_wheels/ is ignored by git and must be named. A run folder of
-# train_reward that is named likewise need not be made there:
+# Where a tool copies the checkout to a lent machine, .gpu_wheels/ is ignored by git and must be named. The run folder of
+# train_reward and the folder of a language model need not be made there where they are named, too:
 #
 #   run(command="bash launch/gpu_figures.sh --plan=agents --reward=runs/reward", carry=[".gpu_wheels", "runs/reward"], timeout_s=500)
-#   run(command="bash launch/gpu_figures.sh --plan=language", carry=[".gpu_wheels"], timeout_s=500)
+#   run(command="bash launch/gpu_figures.sh --plan=language --model=runs/model", carry=[".gpu_wheels", "runs/model"], timeout_s=500)
 #
 # Its time limit must exceed the plan's seconds, else results that are packed at the end do not come back.
 set -euo pipefail

@@ -96,6 +96,7 @@ class PlanMaker:
       work: folder for runs and compiled programs.
       tiny: sizes that try the script, not the machine.
       reward: run folder of `train_reward`; '' where the plan makes one.
+      model: folder of the language model that is trained as an agent; '' where the plan makes a small T5.
       training_seconds, glam_seconds: of NetHack's and of a language agent's training, with their starts.
       apart: the language programs start one after the other.
     """
@@ -104,6 +105,7 @@ class PlanMaker:
     cores: int
     tiny: bool = False
     reward: str = ""
+    model: str = ""
     training_seconds: float = 120.0
     glam_seconds: float = 110.0
     apart: bool = False
@@ -123,11 +125,13 @@ class PlanMaker:
         """First starts of the language programs, their rates once compiled, a language agent's training and the numeric tests."""
         cold_starts = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
         chains = [cold_starts] if self.apart else [[item] for item in cold_starts]
+        if not self.model:
+            chains.insert(0, [self._make_model()])
         alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
         # The tests come last: they get what the others leave of their limits.
         alone += [self._glam(), self._tests()]
         on_request = [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
-        return Plan("language", 440.0, [[self._make_model()], *chains], alone, on_request)
+        return Plan("language", 440.0, chains, alone, on_request)
 
     @property
     def _reward_dir(self) -> str:
@@ -261,8 +265,9 @@ class PlanMaker:
     def _glam(self) -> Item:
         run = self.work / "glam"
         seconds = self.glam_seconds
+        model = self.model or self.work / "language" / "model"
         flags = [
-            f"--config.network.model={self.work / 'language' / 'model'}",
+            f"--config.network.model={model}",
             "--config.log_every_seconds=2",
             "--config.tests=",
         ]

@@ -96,12 +96,15 @@ def rate_of(rows: list[dict[str, Any]]) -> float | None:
 
 
 def training_reader(run: Path) -> Reader:
-    """Speed at the start of a training and after its policy has settled, in steps and in turns of the game, and its curve."""
+    """Speed at the start of a training and after its policy has settled, in steps and in turns of the game, and its curve.
+
+    The reader raises ValueError for a training that its limit ended before it wrote metrics.
+    """
 
     def read(ended: Ended) -> dict[str, Any]:
         rows = [row for row in json_lines(run / "metrics.jsonl") if row["time"] >= ended.began]
         if not rows:
-            return {}
+            raise ValueError("the training wrote no metrics")
         last = rows[-1]
         duration = last["time"] - ended.began
         settled = [row for row in rows if row["time"] - ended.began >= 2 / 3 * duration]

@@ -189,3 +189,18 @@ def test_a_machine_that_lacks_a_package_is_told_so_before_any_item(tmp_path: Pat
         "and have it copied to this machine"
     ]
     assert not (tmp_path / "out" / "figures.jsonl").exists()
+
+
+def test_a_training_without_metrics_is_an_error(tmp_path: Path) -> None:
+    figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
+    reader = gpu_logs.training_reader(tmp_path / "run")
+    figures.run(gpu_items.Item("glam", ["sleep", "50"], reader, 1.0, 1.0, timed=True), 0.0)
+    (line,) = gpu_logs.json_lines(tmp_path / "figures.jsonl")
+    assert "the training wrote no metrics" in line["error"]
+
+
+def test_a_model_that_is_there_is_not_made() -> None:
+    (_, language) = plans(model="runs/model")
+    items = {item.name: item for item in language.items()}
+    assert "make_model" not in items
+    assert "--config.network.model=runs/model" in items["glam"].command
