@@ -4,7 +4,8 @@
 
 ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds, "reserve": seconds}, ...]; each item leaves later ones
 their reserves. Each item's line goes to stdout and to the end of the file FIGURES. An item that exceeds its limit ends the process with the
-code 99: what comes behind it is run by another process. All end at DEADLINE, in seconds since 1970.
+code 99, after a line of what it has measured by then: what comes behind it is run by another process. All end at DEADLINE, in seconds
+since 1970.
 """
 
 from __future__ import annotations
@@ -56,19 +57,21 @@ def main(items: list[dict[str, Any]], figures: str, deadline: float) -> None:
             continue
 
         def end(name: str = name, limit: float = limit) -> None:
-            emit(figures, {"item": name, "seconds": round(limit, 1), "error": f"not done in {limit:.0f} s"})
+            line = {"item": name, "seconds": round(limit, 1), "error": f"not done in {limit:.0f} s"}
+            emit(figures, {**line, **finite(dict(benchmarks.early_line))})
             os._exit(LATE_CODE)
 
         timer = threading.Timer(limit, end)
         timer.daemon = True
         timer.start()
         began = time.monotonic()
+        benchmarks.early_line.clear()
         try:
             line = run(item)
         # Whatever ends one measurement, the others go on.
         except (Exception, SystemExit) as error:
             traceback.print_exc()
-            line = {"error": " ".join(repr(error).split())[:600]}
+            line = {"error": " ".join(repr(error).split())[:600], **finite(dict(benchmarks.early_line))}
         timer.cancel()
         emit(figures, {"item": name, "seconds": round(time.monotonic() - began, 1), **line})
 

@@ -29,7 +29,7 @@ Reader = Callable[[Ended], dict[str, Any]]
 
 
 def benchmark_line(ended: Ended) -> dict[str, Any]:
-    """The JSON line of a benchmark, or of one that ended early the seconds to its first step, which it prints by itself."""
+    """The JSON line of a benchmark; of one that ended early what it had printed: a part of its line, or the seconds to its first step."""
     lines = [line for line in ended.log.splitlines() if line.startswith('{"benchmark"')]
     if lines:
         result: dict[str, Any] = json.loads(lines[-1])
@@ -41,11 +41,7 @@ def benchmark_line(ended: Ended) -> dict[str, Any]:
 def cold_line(ended: Ended) -> dict[str, Any]:
     """Of a program's first start nothing but its seconds and when each phase began: other programs may run beside it."""
     line = benchmark_line(ended)
-    figures = {"first_step_seconds": line.get("first_step_seconds"), "phases": phases(ended.log)}
-    compile_seconds = line.get("step", {}).get("compile_seconds")
-    if compile_seconds is not None:
-        figures["step_compile_seconds"] = compile_seconds
-    return figures
+    return {"first_step_seconds": line.get("first_step_seconds"), "phases": phases(ended.log)}
 
 
 def benchmark_and_phases(ended: Ended) -> dict[str, Any]:

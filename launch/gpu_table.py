@@ -100,7 +100,9 @@ def _training(line: Line | None, name: str) -> Row:
         f"batch {options['batch_size']:,}"
     )
     measured = f"**{number(line['value'])} steps/s** (untrained policy, first seconds)"
-    beside = f"learner and inference alone, in turns: {number(line['baseline']['value'])}"
+    beside = str(line.get("error", "")).split(":")[0]
+    if "baseline" in line:
+        beside = f"learner and inference alone, in turns: {number(line['baseline']['value'])}"
     return Row(f"{title}, {size}", measured, beside, "`:train_gpu`")
 
 

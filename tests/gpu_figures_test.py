@@ -46,6 +46,15 @@ def test_a_benchmark_that_was_late_still_tells_its_first_step() -> None:
     }
 
 
+def test_rates_that_were_measured_stay_where_an_item_is_late(tmp_path: Path) -> None:
+    printed = '{"benchmark": "text_train", "value": 3}'
+    figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
+    command = ["bash", "-c", f"echo '{printed}' >&2; sleep 50"]
+    figures.run(gpu_items.Item("text_train", command, gpu_logs.benchmark_line, 2.0, 1.0), 0.0)
+    (line,) = gpu_logs.json_lines(tmp_path / "figures.jsonl")
+    assert (line["value"], line["error"]) == (3, "not done in 2 s")
+
+
 @pytest.mark.parametrize(
     "log",
     [

@@ -7,6 +7,7 @@ A module has `options() -> ConfigDict` (settings and defaults) and `run(config) 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 import platform
@@ -21,6 +22,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
+from motif_jax.core.files import finite
 
 _MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")  # all other numeric options must be positive
 
@@ -108,6 +110,26 @@ def result(
         "settings": config.options.to_dict(),
         **more,
     }
+
+
+# The line of `print_early`, of the benchmark that runs in this process.
+early_line: dict[str, Any] = {}
+
+
+def print_early(config: ConfigDict, unit: str, values: Sequence[float], **more: Any) -> None:
+    """Prints to stderr what a benchmark has measured by now, so that a run that is killed before its line has it.
+
+    The arguments are those of `result`. The line is a part of that line; a later call replaces it.
+    """
+    early_line.clear()
+    early_line.update(
+        benchmark=config.name,
+        value=statistics.median(values),
+        unit=unit,
+        settings=config.options.to_dict(),
+        **more,
+    )
+    print(json.dumps(finite(early_line), allow_nan=False), file=sys.stderr, flush=True)
 
 
 def compare(values: Sequence[float], baseline_values: Sequence[float]) -> dict[str, Any]:

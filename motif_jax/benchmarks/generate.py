@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks import _language, print_early, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.lm import generation
 from motif_jax.lm.sampling import Limits, Sampling
@@ -42,6 +42,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if chosen.baseline:
         sides["no cache"] = _language.rate(write_one, chosen.batch_size, chosen.seconds)
     rates = _language.alternate(sides, config.repeats)
+    print_early(config, "tokens/s", rates["ours"], first_step_seconds=first)
     seconds = count / float(np.median(rates["ours"]))
     return result(
         config,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks import _language, print_early, result
 from motif_jax.core import resources
 from motif_jax.core.training import schedules
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
@@ -168,6 +168,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     apart = _changes_apart(programs, state) if chosen.baseline else None
     memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: not reported
     rates = _language.rates(config, calls, chosen.batch_size)
+    print_early(config, "samples/s", rates["shared"], first_step_seconds=first)
     flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(

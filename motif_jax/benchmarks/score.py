@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _transformers_score, result
+from motif_jax.benchmarks import _language, _transformers_score, print_early, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.lm import scoring
 
@@ -54,6 +54,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         calls["other"] = _language.compiled(rows(subject), *arguments)
     totals = {name: np.asarray(call()) for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
+    print_early(config, "prompts/s", rates["shared"], first_step_seconds=first)
     apart = None
     if "other" in totals:
         apart = float(np.abs(totals["shared"] - totals["other"]).max() / np.abs(totals["other"]).max())

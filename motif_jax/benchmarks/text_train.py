@@ -6,7 +6,7 @@ are actions. Baseline: the same losses from logits, V, Q and target Q of all tok
 
 `step` has numbers of a whole training step of `micro_batches` such batches: `compile_seconds`, and by the compiler's account the megabytes
 of the state (parameters, targets, optimiser) and of all memory (`memory_megabytes`). It takes about three minutes on two cores with
-`--config.repeats=3`. `:text_train_gpu` has more tokens, in bfloat16.
+`--config.repeats=3`; `--config.options.step=skip` leaves the step out. `:text_train_gpu` has more tokens, in bfloat16.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _text_agents, result
+from motif_jax.benchmarks import _language, _text_agents, print_early, result
 from motif_jax.core import config as checks
 from motif_jax.core import resources
 from motif_jax.core.devices.parallel import DataParallel
@@ -43,10 +43,11 @@ from motif_jax.schema import read_section
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0
 _ACTION_TOKENS = 16  # of each action
+_STEPS = ("skip", "compile")
 
 
 def options() -> ConfigDict:
-    """The agent's size; texts of a batch, their tokens, batches of a step; `seconds` of each repeat and side."""
+    """The agent's size; texts of a batch, their tokens, batches of a step, one of _STEPS; `seconds` of each repeat and side."""
     return ConfigDict(
         {
             "width": 768,
@@ -56,6 +57,7 @@ def options() -> ConfigDict:
             "batch_size": 4,
             "length": 128,
             "micro_batches": 4,
+            "step": "compile",
             "baseline": True,
             "seconds": 2.0,
         }
@@ -63,7 +65,8 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for texts without an action."""
+    """Raises UserError for texts without an action, and an unknown choice of `step`."""
+    checks.choice(config, "options.step", _STEPS)
     length = config.options.length
     checks.require(length > _ACTION_TOKENS, "options.length", length, f"at least {_ACTION_TOKENS + 1}")
 
@@ -82,10 +85,15 @@ def run(config: ConfigDict) -> dict[str, Any]:
     sides = {side: _language.compiled(gradient, *arguments) for side, gradient in gradients.items()}
     first = _language.first_step_seconds(sides["ours"])
     apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
-    flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
     rates = _language.rates(config, sides, batch.tokens.size)
+    print_early(config, "tokens/s", rates["ours"], first_step_seconds=first)
+    flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
     ratio = flops["plain"] / flops["ours"] if chosen.baseline else None
     share = _language.peak_share(config, flops["ours"], batch.tokens.size / float(np.median(rates["ours"])))
+    more: dict[str, Any] = dict(share)
+    print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
+    if chosen.step != "skip":
+        more["step"] = _describe_step(objective, learned, frozen["target"], batch, chosen.micro_batches)
     return result(
         config,
         "tokens/s",
@@ -96,8 +104,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         gradients_apart=apart,
         flops_ratio=ratio,
         threads=_language.usable_cores(),
-        **share,
-        step=_describe_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
+        **more,
     )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _agents, _thread_times, compare, inference, result
+from motif_jax.benchmarks import _agents, _thread_times, compare, inference, print_early, result
 from motif_jax.core.devices.meters import system_metrics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -67,6 +67,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         memory = max(memory, _memory())
     assert batch is not None
     combined = combine(metrics)
+    print_early(config, "steps/s", rates, launch_share=float(np.mean(launch_shares)), metrics=combined)
 
     # The baseline: learner and inference by turns on the device.
     rows = max(1, round(combined["inference/rows_per_call"]))

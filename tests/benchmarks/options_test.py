@@ -31,6 +31,7 @@ from tests.reward_fixtures import REPOSITORY, load_config
         ("learner", "dtype", "int8"),
         ("reward", "learning_rate", 0.0),
         ("text_train", "length", 16),
+        ("text_train", "step", "often"),
     ],
 )
 def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, value: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ml_collections import ConfigDict
 
@@ -82,6 +84,22 @@ def test_the_trainings_baseline_takes_turns_on_the_device(systems: list[StandInS
     assert line["baseline"]["value"] == pytest.approx(1 / (1 / learner + 1 / inference))
     assert "beside" not in line
     assert len(systems) == 1
+
+
+@pytest.mark.usefixtures("systems")
+def test_a_trainings_rate_is_printed_before_its_baseline_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(dtype: str) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_agents, "matrix_product_rate", killed)
+    with pytest.raises(KeyboardInterrupt):
+        line_of("train", seconds=9.0)
+
+    (early,) = [json.loads(line) for line in capsys.readouterr().err.splitlines() if "benchmark" in line]
+    assert early["value"] > 0
+    assert early["settings"]["seconds"] == 9.0
 
 
 @pytest.mark.usefixtures("systems")
