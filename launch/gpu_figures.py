@@ -130,6 +130,7 @@ def main() -> None:
     if seconds is None:
         seconds = TINY_SECONDS if options.tiny else max(plan.seconds for plan in plans)
     figures = Figures(options.work, options.out, options.started, seconds)
+    figures.end_at_sigterm()
     figures.emit(machine())
     if any(item.name.endswith("_cold") for plan in plans for chain in plan.together for item in chain):
         # Programs that an earlier call compiled would make the starts warm.
@@ -138,7 +139,6 @@ def main() -> None:
         reserved = sum(later.needed_seconds() for later in plans[number + 1 :])
         figures.run_together(plan.together, reserved + sum(item.reserve for item in plan.alone))
         _run_alone(figures, plan.alone, reserved)
-    figures.keep_logs()
     figures.emit({"item": "all", "seconds": round(time.time() - options.started, 1)})
 
 

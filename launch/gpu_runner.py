@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,9 @@ class Figures:
         self._work = work
         self._out = out
         self._deadline = started + seconds
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler runs in the thread that may hold it.
+        self._lock = threading.RLock()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._environment = dict(os.environ)
         self._environment["JAX_COMPILATION_CACHE_DIR"] = str(work / "compiled")
         self._environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
@@ -75,6 +78,7 @@ class Figures:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             line.setdefault("error", f"its figures cannot be read: {error!r}")
         self.emit(line)
+        self.keep_logs()
 
     def run_in_one_process(self, items: list[Item], reserved: float) -> None:
         """Runs items of `benchmark` one after the other; the end of one that is late ends its process, and the others go on in another."""
@@ -89,56 +93,95 @@ class Figures:
             script = "launch/gpu_benchmarks.py"
             command = [sys.executable, script, json.dumps(tasks), str(figures), str(deadline)]
             with open(self._work / f"{waiting[0].name}.log", "w", encoding="utf-8") as log:
-                process = subprocess.Popen(
-                    command, stderr=log, cwd=REPOSITORY, env=self._environment, start_new_session=True
-                )
+                process = self._start(command, self._environment, stderr=log)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(1.0, deadline + GRACE_SECONDS - time.time()))
-                end(process, asked=False)
+                self._end(process, asked=False)
             done = {line["item"] for line in json_lines(figures)[lines_before:]}
             if not done:
                 # Else the same process would be started forever.
                 self.emit({"item": waiting[0].name, "error": f"its process ended with {process.returncode}"})
                 done = {waiting[0].name}
             waiting = [item for item in waiting if item.name not in done]
+            self.keep_logs()
 
     def _run_process(self, item: Item, path: Path, limit: float) -> Ended:
         """Runs an item's command at most `limit` seconds, with its output in the file `path`."""
         began = time.time()
         late = False
         with open(path, "w", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                item.command,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=REPOSITORY,
-                env=self._environment | item.environment,
-                start_new_session=True,
-            )
+            environment = self._environment | item.environment
+            process = self._start(item.command, environment, stdout=log, stderr=subprocess.STDOUT)
             try:
                 process.wait(limit)
             except subprocess.TimeoutExpired:
                 late = True
-                end(process, asked=item.timed)
+            self._end(process, asked=item.timed)
         return Ended(path.read_text(encoding="utf-8", errors="replace"), began, late, process.returncode)
+
+    def _start(
+        self, command: list[str], environment: dict[str, str], **outputs: Any
+    ) -> subprocess.Popen[bytes]:
+        """Starts a command in a process group of its own, but in this session: what ends the session ends it, too."""
+        with self._lock:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                cwd=REPOSITORY,
+                env=environment,
+                process_group=0,
+                **outputs,
+            )
+            self._running.add(process)
+        return process
+
+    def _end(self, process: subprocess.Popen[bytes], asked: bool) -> None:
+        end(process, asked)
+        with self._lock:
+            self._running.discard(process)
+
+    def end_at_sigterm(self) -> None:
+        """From now on SIGTERM ends all items, keeps the logs, and ends this process."""
+
+        def leave(number: int, frame: Any) -> None:
+            del frame
+            # Held to the end, so that no thread starts what comes next.
+            with self._lock:
+                for process in self._running:
+                    kill_group(process)
+                self.keep_logs()
+                self.emit({"item": "all", "error": "ended from outside"})
+                os._exit(128 + number)
+
+        signal.signal(signal.SIGTERM, leave)
 
     def keep_logs(self) -> None:
         """Packs the logs, and what trainings write in their folders, into logs.tar.gz."""
-        with tarfile.open(self._out / "logs.tar.gz", "w:gz") as tar:
-            for path in sorted(self._work.glob("*.log")):
-                tar.add(path, path.name)
-            for run in ("nethack", "glam"):
-                for name in ("config.json", "versions.json", "metrics.jsonl"):
-                    if (self._work / run / name).is_file():
-                        tar.add(self._work / run / name, f"{run}/{name}")
+        packed = self._out / "logs.tar.gz"
+        unfinished = self._work / packed.name
+        with self._lock:
+            with tarfile.open(unfinished, "w:gz") as tar:
+                for path in sorted(self._work.glob("*.log")):
+                    tar.add(path, path.name)
+                for run in ("nethack", "glam"):
+                    for name in ("config.json", "versions.json", "metrics.jsonl"):
+                        if (self._work / run / name).is_file():
+                            tar.add(self._work / run / name, f"{run}/{name}")
+            # A kill leaves the logs of before.
+            shutil.move(unfinished, packed)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def end(process: subprocess.Popen[bytes], asked: bool) -> None:
     """Ends a process and all that it has started; one that is `asked` first has time to save."""
-    if asked:
+    if asked and process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process)
     process.wait()

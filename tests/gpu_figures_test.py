@@ -6,9 +6,12 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,14 @@ def is_alive(process: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """A busy machine takes a moment to start and to end processes."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def ended(log: str, **values: Any) -> Any:
@@ -94,12 +105,34 @@ def test_an_item_beyond_its_limit_ends_with_its_children_alone(tmp_path: Path) -
     assert lines["late"]["error"] == "not done in 2 s"
     assert "error" not in lines["good"]
     assert lines["broken"]["error"] == "ended with 3: why"
-    # A busy machine takes a moment to end what was killed.
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 20
-    while is_alive(child) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not is_alive(child)
+    wait_until(lambda: not is_alive(child))
+
+
+def test_a_call_that_is_ended_from_outside_leaves_logs_and_no_process(tmp_path: Path) -> None:
+    run = tmp_path / "nethack"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text("{}\n")
+    script = f"""
+import sys
+sys.path.insert(0, {str(REPOSITORY / "launch")!r})
+from pathlib import Path
+from gpu_runner import Figures, Item
+from gpu_logs import nothing
+figures = Figures(Path({str(tmp_path)!r}), Path({str(tmp_path)!r}), {time.time()}, 60.0)
+figures.end_at_sigterm()
+command = ["bash", "-c", "cd {tmp_path}; sleep 50 & echo $! > child.new; mv child.new child; wait"]
+figures.run_together([[Item("long", command, nothing, 50.0, 1.0)]], 0.0)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script])
+    wait_until((tmp_path / "child").exists)
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: not is_alive(child))
+    assert gpu_logs.json_lines(tmp_path / "figures.jsonl") == [{"item": "all", "error": "ended from outside"}]
+    with tarfile.open(tmp_path / "logs.tar.gz") as tar:
+        assert tar.getnames() == ["long.log", "nethack/metrics.jsonl"]
 
 
 def test_an_item_leaves_time_for_the_later_ones(tmp_path: Path) -> None:
