@@ -149,6 +149,13 @@ def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
     return update, functools.partial(ppo_update.make_state, network, optimizer)
 
 
+def update_flops(config: ConfigDict, state: Any, data: TrajectoryBatch) -> float:
+    """Model FLOPs of an update in matrix products; what `remat` computes again does not count."""
+    chosen = ConfigDict({**config.options.to_dict(), "remat": False})
+    update, _ = update_of(config, agent(chosen, config.seed))
+    return _language.product_flops(update, state, data)
+
+
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     network = agent(chosen, config.seed)
@@ -169,7 +176,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: not reported
     rates = _language.rates(config, calls, chosen.batch_size)
     print_early(config, "samples/s", rates["shared"], first_step_seconds=first)
-    flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
+    flops = update_flops(config, jax.eval_shape(lambda: state), data)
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
         config,

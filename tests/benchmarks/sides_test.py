@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Self
 
+import jax
 import pytest
 
 from motif_jax.benchmarks import _language, language_update
@@ -95,3 +96,18 @@ def test_a_gpu_has_the_same_options_with_larger_values(name: str) -> None:
     sizes = [key for key, value in plain.items() if isinstance(value, int) and options[key] != value]
     assert all(options[key] > plain[key] for key in sizes)
     assert options.to_dict() != plain.to_dict()
+
+
+def test_an_updates_model_flops_do_not_count_what_is_computed_again() -> None:
+    config = load_config("benchmark", "language_update")
+    config.options.update({**REAL["language_update"], "remat": True})
+    agent = language_update.agent(config.options, config.seed)
+    update, make_state = language_update.update_of(config, agent)
+    state = jax.eval_shape(make_state, jax.random.key(0))
+    data = language_update.batch(config.options, agent.model.config.vocab_size, config.seed)
+
+    flops = language_update.update_flops(config, state, data)
+
+    assert flops < _language.product_flops(update, state, data)
+    config.options.remat = False
+    assert flops == language_update.update_flops(config, state, data)
