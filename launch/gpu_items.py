@@ -19,6 +19,7 @@ from gpu_logs import (
     nothing,
     tests_line,
     training_reader,
+    warm_line,
 )
 
 LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
@@ -226,7 +227,8 @@ class PlanMaker:
         if self.tiny:
             options |= TINY_LANGUAGE[name]
         if not cold:
-            return self._benchmark(name, f"{name}_gpu", 75.0, WARM_SECONDS[name], options, repeats=3)
+            item = self._benchmark(name, f"{name}_gpu", 75.0, WARM_SECONDS[name], options, repeats=3)
+            return dataclasses.replace(item, read=warm_line)
         item = self._benchmark(f"{name}_cold", f"{name}_gpu", 110.0, COLD_SECONDS[name], options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
 

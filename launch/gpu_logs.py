@@ -44,6 +44,13 @@ def cold_line(ended: Ended) -> dict[str, Any]:
     return {"first_step_seconds": line.get("first_step_seconds"), "phases": phases(ended.log)}
 
 
+def warm_line(ended: Ended) -> dict[str, Any]:
+    """The JSON line of a benchmark, and how many of its compiled programs came from disk; None for one that ended before it said so."""
+    reused = re.search(r"(?m)^compiled programs that came from .*: (\d+), ", ended.log)
+    programs = int(reused.group(1)) if reused else 0
+    return {"reused_programs": None if ended.late else programs, **benchmark_line(ended)}
+
+
 def benchmark_and_phases(ended: Ended) -> dict[str, Any]:
     """The JSON line of a benchmark, and when each phase of its start began."""
     return {"phases": phases(ended.log), **benchmark_line(ended)}
@@ -73,7 +80,7 @@ def tests_line(ended: Ended) -> dict[str, Any]:
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; a last line that is not whole yet is left out."""
+    """The objects of a file of JSON lines, up to one that a kill has cut off."""
     rows = []
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():

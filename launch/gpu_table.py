@@ -9,9 +9,10 @@ has no error; an item that was not done in its time stands in the table as such.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from gpu_logs import json_lines
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 BEGIN = "<!-- launch/gpu_table.py: begin -->"
@@ -37,8 +38,7 @@ class Row(NamedTuple):
 def read(path: Path) -> dict[str, Line]:
     """The line of each item by its name."""
     lines: dict[str, Line] = {}
-    for text in path.read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
+    for line in json_lines(path):
         earlier = lines.get(line["item"])
         if earlier is None or "error" in earlier or "error" not in line:
             lines[line["item"]] = line
@@ -163,7 +163,7 @@ def _language(name: str, lines: dict[str, Line]) -> Row:
     warm = lines.get(name)
     starts = [
         _start(lines.get(f"{name}_cold"), "cold"),
-        _start(warm, "with compiled programs kept"),
+        _start(warm, _warm_state(warm)),
     ]
     beside = f"from start to first step: {', '.join(starts)}"
     missing = _missing(warm, "value")
@@ -173,6 +173,15 @@ def _language(name: str, lines: dict[str, Line]) -> Row:
     if warm.get("peak_share") is not None:
         measured += f", {warm['peak_share']:.2f} of {warm['settings']['dtype']} matrix products"
     return Row(title, measured, beside, command)
+
+
+def _warm_state(line: Line | None) -> str:
+    programs = None if line is None else line.get("reused_programs")
+    if programs == 0:
+        return "with no compiled program from disk"
+    return (
+        "with compiled programs kept" if programs is None else f"with {programs} compiled programs from disk"
+    )
 
 
 def _start(line: Line | None, state: str) -> str:

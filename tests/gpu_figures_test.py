@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from motif_jax.core.devices import compiled_programs
 from tests.conftest import REPOSITORY
 
 # The scripts of launch/ import each other by their names.
@@ -55,6 +56,38 @@ def test_a_benchmark_that_was_late_still_tells_its_first_step() -> None:
         "benchmark": "score",
         "value": 2,
     }
+
+
+def test_a_warm_start_says_how_many_programs_came_from_disk() -> None:
+    line = '{"benchmark": "score", "value": 2}\n'
+    reused = "compiled programs that came from /var/compiled: 7, 41 s of compilation saved\n"
+    assert gpu_logs.warm_line(ended(line + reused)) == {
+        "benchmark": "score",
+        "value": 2,
+        "reused_programs": 7,
+    }
+    assert gpu_logs.warm_line(ended(line))["reused_programs"] == 0
+
+
+def test_the_line_of_reused_programs_is_the_one_that_is_read() -> None:
+    programs = compiled_programs.ReusedPrograms()
+    programs.programs = 3
+    programs.saved_seconds = 20.0
+    assert gpu_logs.warm_line(ended(f"before\n{programs.line()}\n"))["reused_programs"] == 3
+
+
+@pytest.mark.parametrize(
+    ("programs", "words"),
+    [(7, "11 s with 7 compiled programs from disk"), (0, "11 s with no compiled program from disk")],
+)
+def test_the_table_says_whether_a_start_was_warm(tmp_path: Path, programs: int, words: str) -> None:
+    machine = dict.fromkeys(("gpu", "processor", "cores", "jax", "python", "date"), "")
+    score = {"item": "score", "value": 2.0, "unit": "prompts/s", "first_step_seconds": 11.0}
+    figures = tmp_path / "figures.jsonl"
+    lines = [{"item": "machine", **machine}, {**score, "reused_programs": programs}]
+    # The last line is cut off by a kill.
+    figures.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"item": "sco')
+    assert words in gpu_table.table(gpu_table.read(figures))
 
 
 def test_rates_that_were_measured_stay_where_an_item_is_late(tmp_path: Path) -> None:
