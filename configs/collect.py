@@ -11,56 +11,10 @@ of scripted players besides, so that fights, gold and stairs occur), minigrid (3
 captions of events, half a minute), crafter (3,000 pairs of Crafter, most of a player that gathers and builds; 100 s of processor time).
 """
 
-from motif_jax.core import sections
-from motif_jax.envs.keys import GYM, LAST_TEXT
-from motif_jax.play.config import CollectedPairs
-from motif_jax.schema import Key, configs, length_key, non_negative, one_of, positive, section_keys
+from motif_jax.motif.config import CollectConfig
+from motif_jax.schema import configs, section_keys
 
-_WEIGHT = "weight of this player in a mixture"
-_HABIT = f"{_WEIGHT}; habits of NetHack's actions"
-_ERRAND = f"{_WEIGHT}; it explores, and walks up to"
-KEYS = {
-    "stage": "collect",
-    "seed": sections.seed(1),
-    **section_keys(CollectedPairs),
-    "length": length_key(1, "steps of a sub-sequence; 1 in the paper"),
-    # Below 1, a dataset of the same size comes from more games.
-    "start_share": Key(1.0, "share of the published start points (steps / length)", above=0, maximum=1),
-    "spread": one_of(
-        ("steps", "messages"),
-        "how start points are drawn: from all steps of a game alike, as published, or from its distinct messages alike",
-    ),
-    "environment": {
-        "name": Key("NetHackScore-v1", "environment to play, named as in train_agent"),
-        "max_episode_steps": positive(5000, "longest episode in steps; longer ones are cut off"),
-        "last_text": LAST_TEXT,
-        **GYM,
-    },
-    "policy": one_of(
-        ("mixture", "random", "scripted", "agents"),
-        "who plays: 'random' (all actions alike), 'mixture' (the weights draw each episode's player), or one of the others alone",
-    ),
-    "mixture": {
-        "uniform": non_negative(2.0, _WEIGHT),
-        "walker": non_negative(1.0, _HABIT),
-        "runner": non_negative(3.0, _HABIT),
-        "kicker": non_negative(6.0, _HABIT),
-        "searcher": non_negative(1.0, _HABIT),
-        "eater": non_negative(2.0, _HABIT),
-        "descender": non_negative(3.0, _HABIT),
-        "fighter": non_negative(0.0, f"{_ERRAND} monsters"),
-        "collector": non_negative(0.0, f"{_ERRAND} gold"),
-        "diver": non_negative(0.0, f"{_ERRAND} the stairs down"),
-        "scripted": non_negative(0.0, f"{_WEIGHT}: all of `scripted` together"),
-        "agents": non_negative(0.0, f"{_WEIGHT}: all of `agents` together"),
-    },
-    "agents": Key(
-        "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"
-    ),
-    "scripted": Key("", "players of your own, module:Class (play/policies.py), with commas between"),
-    "screens": Key(True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"),
-    "glyphs": Key(False, "writes data/glyphs, for rewards that read the map"),
-}
+KEYS = {"stage": "collect", **section_keys(CollectConfig)}
 VARIANTS = {
     "smoke": {"num_pairs": 300, "environment.max_episode_steps": 300, "start_share": 0.1},
     "quickstart": {"num_pairs": 20_000, "start_share": 0.05},

@@ -15,22 +15,12 @@ started again, it loses at most the episodes in flight.
 """
 
 from motif_jax.core import compat
-from motif_jax.play.config import PlayedPolicy
-from motif_jax.play.keys import CONFIDENCE, LANES, RESAMPLES, WORKERS, Forms
-from motif_jax.schema import Key, configs, non_negative, positive, section_keys
+from motif_jax.play.config import EvaluateConfig
+from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "evaluate",
-    **section_keys(PlayedPolicy),
-    "bot_agreement": Key(False, "measures at how many steps the scripted player would have done the same"),
-    "episodes": positive(100, "number of episodes to play"),
-    "workers": WORKERS,
-    "lanes": LANES,
-    "record_every": non_negative(0, "every Nth episode leaves a recording and a player; 0: none"),
-    "show_best": non_negative(0, "also this many best and worst episodes, by intrinsic return, else return"),
-    "resamples": RESAMPLES,
-    "confidence": CONFIDENCE,
-    "forms": section_keys(Forms),
+    **section_keys(EvaluateConfig),
     "compat": compat.switches("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
 VARIANTS = {

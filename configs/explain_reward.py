@@ -7,24 +7,8 @@ with | between them) is answered on the terminal and on the page. Out come expla
 messages.csv (every message), texts.csv and summary.json. Seconds; a minute for many messages and evaluations.
 """
 
-from motif_jax.core import sections
-from motif_jax.rl.reward_keys import QUANTILE, REWARD_STEP, THRESHOLD
-from motif_jax.schema import Key, configs, positive
+from motif_jax.motif.config import ExplainRewardConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "explain_reward",
-    "seed": sections.SEED,
-    "reward": {
-        "dir": Key(None, "run folder of train_reward or configs/oni.py, or a file of export_reward", str),
-        "step": REWARD_STEP,
-        "quantile": QUANTILE,
-        "threshold": THRESHOLD,
-    },
-    "other": {"dir": Key(None, "a second reward to compare with", str), "step": REWARD_STEP},
-    "dataset_dir": Key(None, "whose messages are shown; None: those that the reward was trained on", str),
-    "text": Key("", "messages to rate, with | between them"),
-    "max_evaluations": positive(12, "evaluations that show the change over training, spread evenly"),
-    "max_rows": positive(5000, "messages on the page, the most frequent ones; messages.csv has all"),
-    "max_steps": positive(200_000, "steps to average a reward over that reads more than the message"),
-}
+KEYS = {"stage": "explain_reward", **section_keys(ExplainRewardConfig)}
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

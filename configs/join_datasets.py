@@ -7,13 +7,8 @@ which one a pair is, counted from 0), `preference/NAME.npy`, and `annotations/NA
 it writes the same.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs
+from motif_jax.motif.config import JoinDatasetsConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "join_datasets",
-    "seed": sections.SEED,
-    "dataset_dirs": Key("", "folders of pairs datasets, with commas between"),
-    "names": Key("", "label files to join, with commas between; empty: all that every dataset has"),
-}
+KEYS = {"stage": "join_datasets", **section_keys(JoinDatasetsConfig)}
 get_config = configs(KEYS)

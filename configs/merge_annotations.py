@@ -7,19 +7,8 @@ Seconds. What comes out: the tables in the terminal and in agreement.txt, DATASE
 DATASET/annotations/ensemble/probabilities.npy. Without a name only the tables; without names, of all label files.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs, one_of
+from motif_jax.motif.config import MergeAnnotationsConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "merge_annotations",
-    "seed": sections.SEED,
-    "dataset_dir": Key("", "folder of a pairs dataset"),
-    "names": Key("", "label files to combine, with commas between; empty: all of the dataset"),
-    "name": Key("", "name of the label file to write; empty: only the tables"),
-    "method": one_of(
-        ("majority", "mean"),
-        "majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them",
-    ),
-    "restart": Key(False, "replaces a label file of that name, and annotate's answers for it"),
-}
+KEYS = {"stage": "merge_annotations", **section_keys(MergeAnnotationsConfig)}
 get_config = configs(KEYS)

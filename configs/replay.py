@@ -10,33 +10,8 @@ reward can be laid over it (`reward.dir`), and an agent can be asked what it thi
 per episode of 1,000 steps, GIF 10 ms per frame.
 """
 
-from motif_jax.core import sections
-from motif_jax.play.keys import EPISODES, Forms
-from motif_jax.rl.reward_keys import Scoring
-from motif_jax.schema import Key, configs, section_keys
+from motif_jax.play.config import ReplayConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "replay",
-    "seed": sections.SEED,
-    "evaluation": Key(None, "folder of an evaluation", str),
-    "episodes": Key(
-        EPISODES,
-        "episodes of the evaluation: indices, best, worst (by intrinsic return, else return), or all",
-    ),
-    "recordings": Key("", "recordings (.json) or folders of them, with commas between"),
-    "agent": {
-        "dir": Key(
-            None,
-            "whose value and action probabilities are shown; None: the evaluation's agent; '': none",
-            str,
-        ),
-        "checkpoint": Key(
-            None,
-            "'latest', 'best' (by mean return in training), or a step; 0: before it; None: the evaluation's, or the latest of agent.dir",
-            str,
-        ),
-    },
-    "reward": section_keys(Scoring),
-    "forms": section_keys(Forms),
-}
+KEYS = {"stage": "replay", **section_keys(ReplayConfig)}
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

@@ -31,25 +31,14 @@ Variants:
 from ml_collections import ConfigDict
 
 from motif_jax.core import compat, resources
-from motif_jax.envs.keys import GYM
-from motif_jax.rl.config import AgentConfig, PlayedTask
-from motif_jax.schema import Key, configs, positive, section, section_keys, update
+from motif_jax.envs.config import RecallOptions
+from motif_jax.rl.config import AgentConfig, TrainedTask
+from motif_jax.schema import configs, section, section_keys, update
 
 KEYS = {
     "stage": "train_agent",
     **section_keys(AgentConfig),
-    "environment": {
-        "name": Key(
-            "NetHackScore-v1",
-            "environment: a NetHack task, 'gym:ID' of gymnasium, or module:Class (docs/environments.md)",
-        ),
-        **GYM,
-        **section_keys(PlayedTask),
-        "recall": {
-            "cues": positive(4, "number of cues of Recall-v0"),
-            "delay": positive(4, "steps of Recall-v0 between the cue and the question"),
-        },
-    },
+    "environment": {**section_keys(TrainedTask), "recall": section_keys(RecallOptions)},
     "compat": compat.switches(
         "sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap timeout_as_terminal "
         "quantile_two_decimals"

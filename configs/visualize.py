@@ -10,18 +10,12 @@ their normalised reward, and those that paid most.
 """
 
 from motif_jax.core import compat
-from motif_jax.play.config import PlayedPolicy
-from motif_jax.play.keys import Forms
-from motif_jax.schema import Key, configs, non_negative, positive, section_keys
+from motif_jax.play.config import VisualizeConfig
+from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "visualize",
-    **section_keys(PlayedPolicy),
-    "episodes": positive(1, "number of episodes to play"),
-    "live": Key(True, "shows them, where there is a terminal"),
-    "seconds_per_step": non_negative(0.125, "seconds between steps at the start; 0: as fast as possible"),
-    "top_messages": positive(100, "number of messages to list"),
-    "forms": section_keys(Forms),
+    **section_keys(VisualizeConfig),
     "compat": compat.switches("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
 get_config = configs(KEYS, {"smoke": {"live": False, "environment.max_episode_steps": 100}, "quickstart": {}})

@@ -1,26 +1,25 @@
 """Defines the keys of configs: a `Key` holds its default, type, range, choices and meaning.
 
-A config file lists its keys and sets its variants:
+A `section_class` declares the keys of a command, and of each section of its config:
 
-    KEYS = {
-        "stage": "evaluate",
-        "episodes": positive(100, "number of episodes to play"),
-        "agent": {"dir": Key(None, "run folder of the agent", str)},
-    }
+    @section_class
+    class PlayedAgent:
+        dir: str | None = plain_key(None, "run folder of the agent")
+
+    @section_class
+    class EvaluateConfig:
+        episodes: int = positive(100, "number of episodes to play")
+        agent: PlayedAgent = subsection(PlayedAgent)
+
+A config file names the class and sets its variants:
+
+    KEYS = {"stage": "evaluate", **section_keys(EvaluateConfig)}
     get_config = configs(KEYS, {"smoke": {"episodes": 4}})
 
 Each value of a config carries its `Key`, also when its section becomes part of another config. So `validate` and
-`describe` need nothing but the config.
+`describe` need nothing but the config. The command reads the values as an instance of the class, a frozen dataclass:
 
-Code below the stages does not read a config but a frozen dataclass, which `section_class` makes. The class declares the
-keys of its section, and an instance holds their values:
-
-    @section_class
-    class Surrogate:
-        clip_ratio: float = positive(0.1, "clipping range of the surrogate's probability ratio")
-
-    KEYS = {"algorithm": section_keys(Surrogate, clip_ratio=0.2)}
-    surrogate = read_section(Surrogate, config.algorithm)
+    config = read_section(EvaluateConfig, config_dict)
 
 Sections that several commands share are in `motif_jax/core/sections.py`; the others are in the `config.py` of their folder.
 """

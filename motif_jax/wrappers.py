@@ -27,6 +27,7 @@ from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
+from motif_jax.envs.config import REWARD_TEXT_BYTES
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.gym_task.text_readers import (
@@ -45,14 +46,13 @@ if TYPE_CHECKING:
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
-MOST_BYTES = 256  # of a text that a reward reads
 TERMS = Terms()  # those of `train_agent` on a score task
 
 
 def _bytes(text: Any) -> bytes:
-    """A text as a reward reads it; one that an environment wrote as str is cut to `MOST_BYTES`."""
+    """A text as a reward reads it; one that an environment wrote as str is cut to `REWARD_TEXT_BYTES`."""
     if text is None or isinstance(text, str):
-        return text_bytes.cut(captions.text_bytes_of(text), MOST_BYTES).rstrip(b"\0")
+        return text_bytes.cut(captions.text_bytes_of(text), REWARD_TEXT_BYTES).rstrip(b"\0")
     return encode(text)
 
 
@@ -303,8 +303,8 @@ def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str | Callable[...
     if not text.startswith((captions.INFO, captions.OBSERVATION)):
         # Refused where the call does not trust it: a file of data names it.
         entry_points.load(captions.KEY, text)
-    size = setup.options.get("text_bytes", MOST_BYTES)
-    if size == MOST_BYTES:
+    size = setup.options.get("text_bytes", REWARD_TEXT_BYTES)
+    if size == REWARD_TEXT_BYTES:
         return text
     caption = captions.make(text)
 
@@ -316,5 +316,5 @@ def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str | Callable[...
 
 
 def _rows(texts: Sequence[bytes]) -> np.ndarray:
-    padded = [text.ljust(MOST_BYTES, b"\0") for text in texts]
-    return np.frombuffer(b"".join(padded), np.uint8).reshape(-1, MOST_BYTES)
+    padded = [text.ljust(REWARD_TEXT_BYTES, b"\0") for text in texts]
+    return np.frombuffer(b"".join(padded), np.uint8).reshape(-1, REWARD_TEXT_BYTES)

@@ -19,8 +19,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.checked import CheckedEnvironment
+from motif_jax.envs.config import NO_KWARGS, GymOptions
 from motif_jax.envs.crafter import catalogue as crafter
-from motif_jax.envs.keys import NO_KWARGS
 from motif_jax.envs.minigrid_events.catalogue import LEVELS as MINIGRID
 from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
@@ -43,14 +43,8 @@ _PACKAGES = dict.fromkeys(crafter.NAMES, crafter.PACKAGE)
 _GYM_PREFIX = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
-_GYM_KEYS = {
-    "text": "",
-    "text_bytes": 256,
-    "modules": "",
-    "wrappers": "",
-    "action_bins": 0,
-    "action_mask": "",
-}
+_GYM_KEYS = vars(GymOptions()).copy()
+del _GYM_KEYS["kwargs"]  # environments of the package take arguments, too
 # Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults are not options: the environment is
 # the same without them.
 SHAPING = ("kwargs", "wrappers", "action_bins", "action_mask")

@@ -20,11 +20,11 @@ from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.motif.collection import Collection
+from motif_jax.motif.config import CollectConfig
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.sampling import Players, SamplingPlan
 from motif_jax.play import policies
-from motif_jax.play.config import CollectedPairs
 from motif_jax.schema import read_section
 
 # Names of players; others are the random players of NetHack.
@@ -182,7 +182,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
         with Interruption() as stop:
             collection = Collection(
-                read_section(CollectedPairs, config),
+                read_section(CollectConfig, config),
                 _plan(config, spec, staging / "chunks"),
                 _players(config, spec, agents),
                 agents,

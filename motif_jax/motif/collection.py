@@ -16,10 +16,10 @@ from motif_jax.core.files import atomic_write_text, json_line
 from motif_jax.core.interruption import Interruption
 from motif_jax.core.progress import Progress
 from motif_jax.motif import sampling
+from motif_jax.motif.config import CollectConfig
 from motif_jax.motif.pairs import assemble, chunks, layout
 from motif_jax.motif.pairs.writer import PairsWriter
 from motif_jax.motif.sampling import EpisodeJob, Players, SamplingPlan
-from motif_jax.play.config import CollectedPairs
 
 # Agents play ahead of the recording by so many episodes at least, and at most.
 _FEWEST_AHEAD = 8
@@ -44,7 +44,7 @@ class Collection:
 
     def __init__(
         self,
-        config: CollectedPairs,
+        config: CollectConfig,
         plan: SamplingPlan,
         players: Players,
         agents: Mapping[str, Any],

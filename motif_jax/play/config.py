@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.compat import Compat
-from motif_jax.core.config import available_cores
-from motif_jax.play.keys import CHECKPOINT, GREEDY, LANES
+from motif_jax.play.keys import CHECKPOINT, CONFIDENCE, EPISODES, GREEDY, LANES, RESAMPLES, WORKERS, Forms
 from motif_jax.rl.reward_keys import Scoring
-from motif_jax.schema import plain_key, positive, section_class, subsection
+from motif_jax.schema import non_negative, plain_key, positive, section_class, subsection
 
 
 @section_class
@@ -85,11 +84,61 @@ class PlayedPolicy:
 
 
 @section_class
-class CollectedPairs:
-    """How many pairs are collected, and which."""
+class EvaluateConfig(PlayedPolicy):
+    """An evaluation of a policy."""
 
-    num_pairs: int = positive(500_000, "number of pairs of the dataset")
-    drop_equal_captions: bool = plain_key(False, "leaves out pairs with two equal captions, which are ties")
+    bot_agreement: bool = plain_key(
+        False, "measures at how many steps the scripted player would have done the same"
+    )
+    episodes: int = positive(100, "number of episodes to play")
+    workers: int = WORKERS
     lanes: int = LANES
-    # The process that collects only hands out episodes, so all cores play.
-    workers: int = positive(available_cores(), "number of processes that play")
+    record_every: int = non_negative(0, "every Nth episode leaves a recording and a player; 0: none")
+    show_best: int = non_negative(
+        0, "also this many best and worst episodes, by intrinsic return, else return"
+    )
+    resamples: int = RESAMPLES
+    confidence: float = CONFIDENCE
+    forms: Forms = subsection(Forms)
+
+
+@section_class
+class VisualizeConfig(PlayedPolicy):
+    """Episodes that are watched while they are played."""
+
+    episodes: int = positive(1, "number of episodes to play")
+    live: bool = plain_key(True, "shows them, where there is a terminal")
+    seconds_per_step: float = non_negative(
+        0.125, "seconds between steps at the start; 0: as fast as possible"
+    )
+    top_messages: int = positive(100, "number of messages to list")
+    forms: Forms = subsection(Forms)
+
+
+@section_class
+class ReplayedAgent:
+    """The agent that comments on replayed episodes."""
+
+    dir: str | None = plain_key(
+        None, "whose value and action probabilities are shown; None: the evaluation's agent; '': none"
+    )
+    checkpoint: str | None = plain_key(
+        None,
+        "'latest', 'best' (by mean return in training), or a step; 0: before it; None: the evaluation's, or the latest of agent.dir",
+    )
+
+
+@section_class
+class ReplayConfig:
+    """Recorded episodes that are played again."""
+
+    seed: int = sections.SEED
+    evaluation: str | None = plain_key(None, "folder of an evaluation")
+    episodes: str = plain_key(
+        EPISODES,
+        "episodes of the evaluation: indices, best, worst (by intrinsic return, else return), or all",
+    )
+    recordings: str = plain_key("", "recordings (.json) or folders of them, with commas between")
+    agent: ReplayedAgent = subsection(ReplayedAgent)
+    reward: Scoring = subsection(Scoring)
+    forms: Forms = subsection(Forms)

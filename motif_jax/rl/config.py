@@ -11,7 +11,7 @@ from motif_jax import schema
 from motif_jax.core import entry_points, sections
 from motif_jax.core.compat import Compat
 from motif_jax.core.config import default_workers
-from motif_jax.envs.keys import LAST_TEXT, NO_KWARGS
+from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
 from motif_jax.nets.config import GameNetwork
 from motif_jax.rl import choices
 from motif_jax.rl.algorithms.config import Appo
@@ -28,18 +28,11 @@ from motif_jax.schema import (
 
 
 @section_class
-class PlayedTask:
+class PlayedTask(GymOptions):
     """An environment; without a name it is the one that an agent was trained in. Options of one task are mappings."""
 
     name: str | None = None
-    text: str = ""
-    text_bytes: int = 256
-    modules: str = ""
-    kwargs: str = NO_KWARGS
-    wrappers: str = ""
-    action_bins: int = 0
-    action_mask: str = ""
-    max_episode_steps: int = positive(5000, "longest episode in steps; longer ones are cut off")
+    max_episode_steps: int = MAX_EPISODE_STEPS
     last_text: bool | None = LAST_TEXT
     recall: Mapping[str, Any] | None = None
     babyai_text: Mapping[str, Any] | None = None
@@ -49,7 +42,10 @@ class PlayedTask:
 class TrainedTask(PlayedTask):
     """The environment of a training, which has a name."""
 
-    name: str = ""
+    name: str = plain_key(
+        "NetHackScore-v1",
+        "environment: a NetHack task, 'gym:ID' of gymnasium, or module:Class (docs/environments.md)",
+    )
 
 
 @section_class

@@ -37,6 +37,14 @@ BY = one_of(
 
 
 @section_class
+class RewardCheckpoint:
+    """A trained reward, and which evaluation of its training."""
+
+    dir: str | None = plain_key(None, "run folder of train_reward or of configs/oni.py")
+    step: int | None = REWARD_STEP
+
+
+@section_class
 class Scoring:
     """The reward that rates episodes."""
 

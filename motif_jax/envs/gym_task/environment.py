@@ -20,6 +20,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.text_bytes import cut
 from motif_jax.envs import episode, spec
 from motif_jax.envs.checked import CheckedEnvironment
+from motif_jax.envs.config import REWARD_TEXT_BYTES
 from motif_jax.envs.gym_task import captions, making
 from motif_jax.envs.gym_task.actions import (
     MASK,
@@ -45,7 +46,6 @@ _RESERVED = frozenset({
 })  # fmt: skip
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-_MAX_BYTES = 256  # of a text that a reward reads
 _MAX_NUMBERS = 32  # from `info` in an episode's row
 # Environments are reset with seeds below this: numpy's old generators take 32 bits, and those of C 31.
 SEEDS = 1 << 31
@@ -57,7 +57,7 @@ def make_spec(
     name: str,
     *,
     text: str = "",
-    text_bytes: int = _MAX_BYTES,
+    text_bytes: int = REWARD_TEXT_BYTES,
     modules: str = "",
     kwargs: Mapping[str, Any] | None = None,
     wrappers: str = "",
@@ -96,7 +96,7 @@ class GymTask:
         text = options.get("text")
         limit = options.get("max_episode_steps")
         self._caption = captions.make(text) if text else None
-        self._text_bytes = options.get("text_bytes", _MAX_BYTES)
+        self._text_bytes = options.get("text_bytes", REWARD_TEXT_BYTES)
         all_leaves = list(leaves(self._env.observation_space, self._text_bytes))
         used = {_field_of(text or ""), _field_of(options.get("action_mask") or "")}
         self._name = name
@@ -218,7 +218,9 @@ class _Reading:
 @functools.lru_cache(maxsize=64)
 def _spec_of(maker: making.GymMaker, reading: _Reading) -> EnvironmentSpec:
     size = reading.text_bytes
-    checks.require(0 < size <= _MAX_BYTES, "environment.text_bytes", size, f"from 1 to {_MAX_BYTES}")
+    checks.require(
+        0 < size <= REWARD_TEXT_BYTES, "environment.text_bytes", size, f"from 1 to {REWARD_TEXT_BYTES}"
+    )
     if unknown := [field for field in reading.fields if field != FRAME]:
         raise UserError(f"config.{_KEY}={maker.name}: it cannot show {', '.join(unknown)}")
     env = maker.make(FRAME in reading.fields)

@@ -1,0 +1,163 @@
+"""The configs of Motif's commands besides annotating and training: collecting, merging, joining, serving, explaining."""
+
+from __future__ import annotations
+
+from motif_jax.core import sections
+from motif_jax.core.config import available_cores
+from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
+from motif_jax.motif.annotation.config import LexiconFile
+from motif_jax.play.keys import LANES
+from motif_jax.rl.reward_keys import QUANTILE, THRESHOLD, RewardCheckpoint
+from motif_jax.schema import (
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
+
+
+@section_class
+class CollectedEnvironment(GymOptions):
+    """The environment of a collection."""
+
+    name: str = plain_key("NetHackScore-v1", "environment to play, named as in train_agent")
+    max_episode_steps: int = MAX_EPISODE_STEPS
+    last_text: bool | None = LAST_TEXT
+
+
+_WEIGHT = "weight of this player in a mixture"
+_HABIT = f"{_WEIGHT}; habits of NetHack's actions"
+_ERRAND = f"{_WEIGHT}; it explores, and walks up to"
+
+
+@section_class
+class PlayerWeights:
+    """How often each player of a mixture plays, relative to the others."""
+
+    uniform: float = non_negative(2.0, _WEIGHT)
+    walker: float = non_negative(1.0, _HABIT)
+    runner: float = non_negative(3.0, _HABIT)
+    kicker: float = non_negative(6.0, _HABIT)
+    searcher: float = non_negative(1.0, _HABIT)
+    eater: float = non_negative(2.0, _HABIT)
+    descender: float = non_negative(3.0, _HABIT)
+    fighter: float = non_negative(0.0, f"{_ERRAND} monsters")
+    collector: float = non_negative(0.0, f"{_ERRAND} gold")
+    diver: float = non_negative(0.0, f"{_ERRAND} the stairs down")
+    scripted: float = non_negative(0.0, f"{_WEIGHT}: all of `scripted` together")
+    agents: float = non_negative(0.0, f"{_WEIGHT}: all of `agents` together")
+
+
+@section_class
+class CollectConfig:
+    """A collection of pairs."""
+
+    seed: int = sections.seed(1)
+    num_pairs: int = positive(500_000, "number of pairs of the dataset")
+    drop_equal_captions: bool = plain_key(False, "leaves out pairs with two equal captions, which are ties")
+    lanes: int = LANES
+    # The process that collects only hands out episodes, so all cores play.
+    workers: int = positive(available_cores(), "number of processes that play")
+    length: int = length_key(1, "steps of a sub-sequence; 1 in the paper")
+    # Below 1, a dataset of the same size comes from more games.
+    start_share: float = plain_key(
+        1.0, "share of the published start points (steps / length)", above=0, maximum=1
+    )
+    spread: str = one_of(
+        ("steps", "messages"),
+        "how start points are drawn: from all steps of a game alike, as published, or from its distinct messages alike",
+    )
+    environment: CollectedEnvironment = subsection(CollectedEnvironment)
+    policy: str = one_of(
+        ("mixture", "random", "scripted", "agents"),
+        "who plays: 'random' (all actions alike), 'mixture' (the weights draw each episode's player), or one of the others alone",
+    )
+    mixture: PlayerWeights = subsection(PlayerWeights)
+    agents: str = plain_key(
+        "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"
+    )
+    scripted: str = plain_key("", "players of your own, module:Class (play/policies.py), with commas between")
+    screens: bool = plain_key(
+        True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"
+    )
+    glyphs: bool = plain_key(False, "writes data/glyphs, for rewards that read the map")
+
+
+@section_class
+class MergeAnnotationsConfig:
+    """Labels of several annotators that become those of one."""
+
+    seed: int = sections.SEED
+    dataset_dir: str = plain_key("", "folder of a pairs dataset")
+    names: str = plain_key("", "label files to combine, with commas between; empty: all of the dataset")
+    name: str = plain_key("", "name of the label file to write; empty: only the tables")
+    method: str = one_of(
+        ("majority", "mean"),
+        "majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them",
+    )
+    restart: bool = plain_key(False, "replaces a label file of that name, and annotate's answers for it")
+
+
+@section_class
+class JoinDatasetsConfig:
+    """Datasets of pairs that become one."""
+
+    seed: int = sections.SEED
+    dataset_dirs: str = plain_key("", "folders of pairs datasets, with commas between")
+    names: str = plain_key("", "label files to join, with commas between; empty: all that every dataset has")
+
+
+@section_class
+class ServeAnnotatorConfig:
+    """An annotator behind the OpenAI protocol."""
+
+    annotator: str = plain_key("lexicon", "annotator: lexicon, or module:Class of your own, without a prompt")
+    model: str = plain_key("lexicon", "the name that clients ask for")
+    host: str = plain_key("127.0.0.1", "one that other machines reach needs a key, or open_to_all")
+    key_variable: str = plain_key(
+        "", "environment variable that holds the key which clients must send; empty: none"
+    )
+    open_to_all: bool = plain_key(False, "answers whoever reaches the address, without a key")
+    port: int = non_negative(8000, "0: any that is free; it is printed", below=1 << 16)
+    latency_seconds: float = non_negative(
+        0.0, "seconds from a question to its answer, also of questions asked together"
+    )
+    prompt_file: str = plain_key("", "a prompt file of your own whose questions it answers too")
+    lexicon: LexiconFile = subsection(LexiconFile)
+
+
+@section_class
+class ExaminedReward(RewardCheckpoint):
+    """The reward that is explained."""
+
+    dir: str | None = plain_key(
+        None, "run folder of train_reward or configs/oni.py, or a file of export_reward"
+    )
+    quantile: float | None = QUANTILE
+    threshold: str = THRESHOLD
+
+
+@section_class
+class OtherReward(RewardCheckpoint):
+    """A reward beside the one that is explained."""
+
+    dir: str | None = plain_key(None, "a second reward to compare with")
+
+
+@section_class
+class ExplainRewardConfig:
+    """What is shown of a reward."""
+
+    seed: int = sections.SEED
+    reward: ExaminedReward = subsection(ExaminedReward)
+    other: OtherReward = subsection(OtherReward)
+    dataset_dir: str | None = plain_key(
+        None, "whose messages are shown; None: those that the reward was trained on"
+    )
+    text: str = plain_key("", "messages to rate, with | between them")
+    max_evaluations: int = positive(12, "evaluations that show the change over training, spread evenly")
+    max_rows: int = positive(5000, "messages on the page, the most frequent ones; messages.csv has all")
+    max_steps: int = positive(200_000, "steps to average a reward over that reads more than the message")
