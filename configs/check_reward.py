@@ -13,21 +13,8 @@ Variants:
   quickstart  an error unless they agree on 95 % of the messages seen at least 3 times.
 """
 
-from motif_jax.core import sections
-from motif_jax.rl.reward_keys import REWARD_STEP
-from motif_jax.schema import Key, configs, fraction, positive
+from motif_jax.oni.config import CheckRewardConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "check_reward",
-    "seed": sections.SEED,
-    "reward": {
-        "dir": Key(None, "run of configs/oni.py, of kind classification or retrieval", str),
-        "step": REWARD_STEP,
-    },
-    "evaluation": Key("", "an evaluation whose messages are checked too; empty: none"),
-    "least_met": positive(3, "messages that the training saw less often are left out"),
-    "questions": positive(1000, "questions to the annotator at most, about the most frequent messages"),
-    "wait_seconds": positive(600.0, "how long to wait for the annotator's answers"),
-    "minimum": fraction(None, "share of messages on which they must agree; None: any", float),
-}
+KEYS = {"stage": "check_reward", **section_keys(CheckRewardConfig)}
 get_config = configs(KEYS, {"quickstart": {"minimum": 0.95}, "smoke": {}})

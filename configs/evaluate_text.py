@@ -13,9 +13,8 @@ Variants: wordle, visdial, reddit: the published way to decode for that task (we
 (of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
 """
 
-from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
-from motif_jax.play.keys import CONFIDENCE, RESAMPLES, THREADS
-from motif_jax.schema import Key, configs, non_negative, positive, section_keys
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
+from motif_jax.schema import configs, section_keys
 
 # The published way to decode, by task.
 TASKS = {
@@ -26,17 +25,7 @@ TASKS = {
 }
 # Of methods whose values are of whole actions: samples between which they decide.
 CANDIDATES = {"utterance": 4, "chai": 5}
-KEYS = {
-    "stage": "evaluate_text",
-    **section_keys(EvaluatedSpeaker),
-    "episodes": positive(1024, "number of episodes to play"),
-    "lanes": positive(1024, "played at a time, in one program", maximum=1 << 20),
-    "threads": THREADS,
-    "show": non_negative(8, "episodes on the page token by token"),
-    "resamples": RESAMPLES,
-    "confidence": CONFIDENCE,
-    "published_log": Key(False, "writes eval_log.pkl as the published evaluations do"),
-}
+KEYS = {"stage": "evaluate_text", **section_keys(EvaluateTextConfig)}
 VARIANTS = {
     "smoke": {"episodes": 8, "lanes": 8, "show": 2, "resamples": 100},
     **{task: {"task": task, "decode": decode} for task, decode in TASKS.items()},

@@ -6,13 +6,8 @@ Out comes pairs.parquet: messages as bytes, numbers as lists, a column for each 
 left out unless asked for: --config.arrays=all. configs/import_dataset.py makes a dataset folder of it again.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ExportDatasetConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "export_dataset",
-    "seed": sections.SEED,
-    "dataset_dir": Key(None, "folder of a pairs dataset", str),
-    "arrays": Key("", "such as 'data/message,info/score'; 'all'; empty: all but screens"),
-}
+KEYS = {"stage": "export_dataset", **section_keys(ExportDatasetConfig)}
 get_config = configs(KEYS)

@@ -7,14 +7,8 @@ the policy is a head, action_head.safetensors.
 Publish it: hf upload USER/NAME runs/export/model
 """
 
-from motif_jax.core import sections
-from motif_jax.play.keys import CHECKPOINT
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ExportLanguageAgentConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "export_language_agent",
-    "seed": sections.SEED,
-    "agent": Key(None, "run folder of train_language_agent or clone_behaviour", str),
-    "checkpoint": CHECKPOINT,
-}
+KEYS = {"stage": "export_language_agent", **section_keys(ExportLanguageAgentConfig)}
 get_config = configs(KEYS)

@@ -9,18 +9,8 @@ licence, settings, read from the run and from the dataset that it was made from.
     hf upload USER/NAME runs/export_reward . --include reward.safetensors --include README.md
 """
 
-from motif_jax.core import sections
-from motif_jax.rl.reward_keys import REWARD_STEP
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ExportRewardConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "export_reward",
-    "seed": sections.SEED,
-    "reward": {
-        "dir": Key(None, "run folder of train_reward or of configs/oni.py", str),
-        "step": REWARD_STEP,
-    },
-    "licence": Key("", "licence of the weights, for the model card"),
-    "notes": Key("", "further sentences for the card"),
-}
+KEYS = {"stage": "export_reward", **section_keys(ExportRewardConfig)}
 get_config = configs(KEYS)

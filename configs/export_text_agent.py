@@ -6,12 +6,8 @@ Out comes model/: weights of the policy, config, tokenizer with the delimiters, 
 Publish it: hf upload USER/NAME runs/export/model
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ExportTextAgentConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "export_text_agent",
-    "seed": sections.SEED,
-    "agent": Key(None, "run folder of train_text or import_ilql, or its agent/", str),
-}
+KEYS = {"stage": "export_text_agent", **section_keys(ExportTextAgentConfig)}
 get_config = configs(KEYS)

@@ -6,12 +6,8 @@ The workdir becomes the dataset folder. The same command again finds it done, or
 holds another dataset is refused. The result is compared with the digests in the file.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ImportDatasetConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "import_dataset",
-    "seed": sections.SEED,
-    "file": Key(None, "file pairs.parquet of export_dataset", str),
-}
+KEYS = {"stage": "import_dataset", **section_keys(ImportDatasetConfig)}
 get_config = configs(KEYS)

@@ -5,17 +5,8 @@
 No code of a pickle is run. The same command again finds it done, or starts over after a kill.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ImportDialoguesConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "import_dialogues",
-    "seed": sections.SEED,
-    "file": Key(
-        None,
-        "FILE.jsonl: {sequence: [[text, is_action], ...], reward: [...], done} a line; FILE.pkl: published Wordle games",
-        str,
-    ),
-    "words": Key("", "word list under which Wordle games are replayed; empty: the one that the file names"),
-}
+KEYS = {"stage": "import_dialogues", **section_keys(ImportDialoguesConfig)}
 get_config = configs(KEYS)

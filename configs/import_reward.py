@@ -5,12 +5,8 @@
 Seconds. The same command again finds it done; a folder with something else is refused.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs
+from motif_jax.published.config import ImportRewardConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "import_reward",
-    "seed": sections.SEED,
-    "file": Key(None, "file reward.safetensors of export_reward", str),
-}
+KEYS = {"stage": "import_reward", **section_keys(ImportRewardConfig)}
 get_config = configs(KEYS)

@@ -17,9 +17,10 @@ command again finds it done; a folder with something else is refused.
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import resources, sections
+from motif_jax.core import resources
 from motif_jax.core.config import unknown_variant
-from motif_jax.schema import Key, non_negative, one_of, section
+from motif_jax.published.config import ImportTorchConfig, ImportTorchRewardConfig
+from motif_jax.schema import section, section_keys
 
 # Variant -> what the file holds, and the stage whose faithful config says what it is: its network and task.
 VARIANTS = {
@@ -29,26 +30,14 @@ VARIANTS = {
     # Of config.agent: network.model (a folder with the config and tokenizer of the model that was trained), network.policy, level.
     "glam": ("language_agent", "train_language_agent"),
 }
-KEYS = {
-    "stage": "import_torch",
-    "seed": sections.SEED,
-    "kind": one_of(("reward", "agent", "language_agent"), "what the file holds, as the variant says"),
-    "file": Key(None, "checkpoint to import, FILE.pth", str),
-    "names": Key("", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between"),
-}
-REWARD = {
-    "quantiles": Key(None, "the published quantile file beside it; None: no threshold", str),
-    "mean": Key(None, "mean of the rewards; None: the file's reward_mean", float),
-    "variance": non_negative(None, "variance of the rewards; None: the file's reward_var", float),
-    "quantile_row": Key(-1, "row of that file for this checkpoint; -1: the last"),
-}
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
     if variant and variant not in VARIANTS:
         raise unknown_variant(variant, ("", *VARIANTS))
     kind, stage = VARIANTS[variant or "reward"]
-    config = section(KEYS | REWARD if kind == "reward" else KEYS)
+    section_type = ImportTorchRewardConfig if kind == "reward" else ImportTorchConfig
+    config = section({"stage": "import_torch", **section_keys(section_type)})
     config.kind = kind
     part = config["reward" if kind == "reward" else "agent"] = resources.config(stage, "faithful")
     if variant == "oni":

@@ -10,23 +10,8 @@ the model's own chat template writes, as it does a plain prompt; --config.chat=n
 page of the first 20 prompts token by token; a run that is stopped resumes.
 """
 
-from motif_jax.core import sections
-from motif_jax.schema import Key, configs, non_negative, one_of, positive
+from motif_jax.lm.prompts_config import ScoreTextConfig
+from motif_jax.schema import configs, section_keys
 
-KEYS = {
-    "stage": "score_text",
-    "seed": sections.SEED,
-    "model": Key(None, "folder of a checkpoint, or its name on the hub", str),
-    "file": Key(None, "prompts, .jsonl or one a line", str),
-    "chat": one_of(
-        ("auto", "always", "never"),
-        "whether prompts are turns by the model's own chat template, a plain text the user's: 'auto': where the model has one; 'always'; 'never': "
-        "plain text, as it is",
-    ),
-    "candidates": Key("", "candidates of all prompts that have none of their own, with | between them"),
-    "by_length": Key(False, "divides log-probabilities by the number of tokens"),
-    "page": non_negative(0, "prompts that tokens.html shows token by token; 0: no page"),
-    "batch": positive(32, "prompts at a time"),
-    "dtype": sections.DTYPE,
-}
+KEYS = {"stage": "score_text", **section_keys(ScoreTextConfig)}
 get_config = configs(KEYS)

@@ -18,6 +18,7 @@ from motif_jax.motif.annotation.config import (
     PromptChoice,
 )
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.reward_keys import RewardCheckpoint
 from motif_jax.schema import (
     fraction,
     layer_size_key,
@@ -151,3 +152,23 @@ class Queue:
     )
     batch: int = positive(100, "entries of one call as published; only compat.oni_requeue reads it")
     budget: Budget = subsection(Budget)
+
+
+@section_class
+class CheckedReward(RewardCheckpoint):
+    """The reward whose labels are checked."""
+
+    dir: str | None = plain_key(None, "run of configs/oni.py, of kind classification or retrieval")
+
+
+@section_class
+class CheckRewardConfig:
+    """How a reward that was learned online is compared with its annotator."""
+
+    seed: int = sections.SEED
+    reward: CheckedReward = subsection(CheckedReward)
+    evaluation: str = plain_key("", "an evaluation whose messages are checked too; empty: none")
+    least_met: int = positive(3, "messages that the training saw less often are left out")
+    questions: int = positive(1000, "questions to the annotator at most, about the most frequent messages")
+    wait_seconds: float = positive(600.0, "how long to wait for the annotator's answers")
+    minimum: float | None = fraction(None, "share of messages on which they must agree; None: any")

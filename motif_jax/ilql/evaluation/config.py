@@ -5,7 +5,8 @@ from __future__ import annotations
 from motif_jax.core import sections
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.config import TokenRewardSection
-from motif_jax.schema import plain_key, section_class, subsection
+from motif_jax.play.keys import CONFIDENCE, RESAMPLES, THREADS
+from motif_jax.schema import non_negative, one_of, plain_key, positive, section_class, subsection
 
 
 @section_class
@@ -50,3 +51,44 @@ class EvaluatedSpeaker(TextSpeaker):
     url: str | None = plain_key(
         None, "address of the task's server, in place of that of options; may change on resuming"
     )
+
+
+@section_class
+class EvaluateTextConfig(EvaluatedSpeaker):
+    """An evaluation of who speaks in a text task."""
+
+    episodes: int = positive(1024, "number of episodes to play")
+    lanes: int = positive(1024, "played at a time, in one program", maximum=1 << 20)
+    threads: int = THREADS
+    show: int = non_negative(8, "episodes on the page token by token")
+    resamples: int = RESAMPLES
+    confidence: float = CONFIDENCE
+    published_log: bool = plain_key(False, "writes eval_log.pkl as the published evaluations do")
+
+
+@section_class
+class PlayTextConfig(TextSpeaker):
+    """Games of a text task that a person plays."""
+
+    decode: Decode = subsection(Decode, kind="greedy", advantage_clip=0.0)
+    mode: str = one_of(
+        ("with", "against", "answer"),
+        "'with': each turn it proposes what to say, and you take it (Enter) or say something else; 'against': you play, then it plays from the "
+        "same seed; 'answer': you are the other side, and it speaks to you",
+    )
+    games: int = positive(1, "number of games to play")
+
+
+@section_class
+class RankTextConfig:
+    """The texts that agents' values rank highest and lowest."""
+
+    agents: str = plain_key("", "runs of train_text with commas between; their tokens must have values")
+    data: str | None = plain_key(None, "a folder of collect_text, or a file of dialogues (.parquet)")
+    dialogues: int = positive(
+        10_000, "number of dialogues to read, from the start of the data; groups are never split"
+    )
+    n_gram: int = positive(3, "tokens of an n-gram")
+    shown: int = positive(20, "number of texts to show in the list of the greatest and in that of the least")
+    least_count: int = positive(2, "the lists leave out what was said less often")
+    tokens: int = positive(6, "last tokens of an action for which ranking accuracy is measured")

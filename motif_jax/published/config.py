@@ -1,0 +1,114 @@
+"""The configs of imports from files of others, and of exports for others."""
+
+from __future__ import annotations
+
+from motif_jax.core import sections
+from motif_jax.play.keys import CHECKPOINT
+from motif_jax.rl.reward_keys import RewardCheckpoint
+from motif_jax.schema import fraction, non_negative, one_of, plain_key, section_class, subsection
+
+
+@section_class
+class ExportDatasetConfig:
+    """A dataset of pairs as one parquet file."""
+
+    seed: int = sections.SEED
+    dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
+    arrays: str = plain_key("", "such as 'data/message,info/score'; 'all'; empty: all but screens")
+
+
+@section_class
+class ExportRewardConfig:
+    """A reward as one file, with its model card."""
+
+    seed: int = sections.SEED
+    reward: RewardCheckpoint = subsection(RewardCheckpoint)
+    licence: str = plain_key("", "licence of the weights, for the model card")
+    notes: str = plain_key("", "further sentences for the card")
+
+
+@section_class
+class ExportLanguageAgentConfig:
+    """A language agent as a folder of the Hugging Face hub."""
+
+    seed: int = sections.SEED
+    agent: str | None = plain_key(None, "run folder of train_language_agent or clone_behaviour")
+    checkpoint: str = CHECKPOINT
+
+
+@section_class
+class ExportTextAgentConfig:
+    """An agent that writes as a folder of the Hugging Face hub."""
+
+    seed: int = sections.SEED
+    agent: str | None = plain_key(None, "run folder of train_text or import_ilql, or its agent/")
+
+
+@section_class
+class ImportDatasetConfig:
+    """A dataset of pairs from a parquet file."""
+
+    seed: int = sections.SEED
+    file: str | None = plain_key(None, "file pairs.parquet of export_dataset")
+
+
+@section_class
+class ImportDialoguesConfig:
+    """Dialogues from a file of others."""
+
+    seed: int = sections.SEED
+    file: str | None = plain_key(
+        None,
+        "FILE.jsonl: {sequence: [[text, is_action], ...], reward: [...], done} a line; FILE.pkl: published Wordle games",
+    )
+    words: str = plain_key(
+        "", "word list under which Wordle games are replayed; empty: the one that the file names"
+    )
+
+
+@section_class
+class ImportRewardConfig:
+    """A reward from its file."""
+
+    seed: int = sections.SEED
+    file: str | None = plain_key(None, "file reward.safetensors of export_reward")
+
+
+@section_class
+class ImportIlqlConfig:
+    """An agent of the published ILQL code."""
+
+    seed: int = sections.SEED
+    file: str | None = plain_key(None, "checkpoint to import, outputs/.../model.pkl")
+    task: str = plain_key("wordle", "task that it was trained for: wordle, visdial, reddit, or module:Class")
+    options: str = plain_key("", "options of the task as JSON")
+    method: str = plain_key(
+        "",
+        "empty: bc, dt, ilql, ilql_utterance or chai, by what the file holds; cql and psi look like ilql. 'upvote': the file is that of the "
+        "upvote model, and becomes a folder like train_upvote's",
+    )
+    tokenizer: str | None = plain_key(
+        None, "tokenizer of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base"
+    )
+    discount: float = fraction(0.99, "discount of a step")
+    heads: int = non_negative(0, "number of attention heads; 0: width / 64, as GPT-2 has")
+
+
+@section_class
+class ImportTorchConfig:
+    """A checkpoint of the published PyTorch systems."""
+
+    seed: int = sections.SEED
+    kind: str = one_of(("reward", "agent", "language_agent"), "what the file holds, as the variant says")
+    file: str | None = plain_key(None, "checkpoint to import, FILE.pth")
+    names: str = plain_key("", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between")
+
+
+@section_class
+class ImportTorchRewardConfig(ImportTorchConfig):
+    """A checkpoint of a reward, whose threshold stands in another file."""
+
+    quantiles: str | None = plain_key(None, "the published quantile file beside it; None: no threshold")
+    mean: float | None = plain_key(None, "mean of the rewards; None: the file's reward_mean")
+    variance: float | None = non_negative(None, "variance of the rewards; None: the file's reward_var")
+    quantile_row: int = plain_key(-1, "row of that file for this checkpoint; -1: the last")
