@@ -14,16 +14,15 @@ Variants:
   smoke     seconds: whether everything works; needs a small model.
 """
 
-from motif_jax.core import compat, resources
-from motif_jax.glam.config import CloningConfig
-from motif_jax.schema import Key, configs, section_keys
+from motif_jax.core import compat
+from motif_jax.glam.config import ClonedLevelKeys, CloningConfig
+from motif_jax.schema import configs, section_keys
 
-_AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "clone_behaviour",
     **section_keys(CloningConfig),
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
-    "environment": _AGENT["environment"] | {"name": Key(None, "where the agent plays afterwards", str)},
+    "environment": section_keys(ClonedLevelKeys),
     "compat": compat.switches("bc_unshuffled bc_pad_in_loss glam_french_goal glam_separate_tokens"),
 }
 VARIANTS = {

@@ -10,39 +10,14 @@ test with intervals, and the change against none), tests/NAME/episodes.jsonl (on
 return_per_episode/NAME.npy, the published arrays. Stopped at any moment and started again, it loses at most the episodes in flight.
 """
 
-from motif_jax.core import resources
-from motif_jax.glam.config import LevelPolicy
-from motif_jax.play.keys import CONFIDENCE, LANES, PLAYED_LEVEL, RESAMPLES, WORKERS
-from motif_jax.schema import Key, configs, length_key, positive, section_keys
+from motif_jax.glam.config import GeneralisationConfig, LanguagePolicy, PlayedLevelKeys
+from motif_jax.schema import configs, section_keys
 
-_AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "test_language_agent",
-    **section_keys(LevelPolicy),
-    "policy": Key(
-        "random",
-        "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
-        "symbolic); or module:Class of your own (play/policies.py)",
-    ),
-    "tests": Key(
-        "all",
-        "names with commas between, or levels; 'all': every test that applies to the policy (docs/glam.md lists them) and whose prompts "
-        "fit it. The first is always no_modification_test, which the others are compared with",
-    ),
-    "action_names": Key(
-        (),
-        "names of the actions in the test action_names, as many as there are actions; (): rotate left, move ahead, ...",
-    ),
-    "episodes": positive(1000, "number of episodes of each test"),
-    "prompt_tokens": length_key(
-        None, "longest prompt in tokens; None: the training's, twice as many where words may take more", int
-    ),
-    "workers": WORKERS,
-    "lanes": LANES,
-    "resamples": RESAMPLES,
-    "confidence": CONFIDENCE,
-    "environment": _AGENT["environment"] | {"name": PLAYED_LEVEL},
-    "network": _AGENT["network"],  # of zero_shot
+    **section_keys(GeneralisationConfig),
+    "environment": section_keys(PlayedLevelKeys),
+    "network": section_keys(LanguagePolicy),  # of zero_shot
 }
 _SMOKE = {
     "episodes": 4,

@@ -20,12 +20,10 @@ Several are joined by '+': faithful+npae.
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import compat, resources, sections
+from motif_jax.core import compat, resources
 from motif_jax.core.config import unknown_variant
-from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.glam.config import DrrnPolicy, LanguagePolicy, ProbeQuestions, QLearning
-from motif_jax.rl.algorithms.config import Ppo
-from motif_jax.schema import Key, non_negative, positive, section, section_keys, update
+from motif_jax.glam.config import DrrnPolicy, LanguageTraining, QLearning, TrainedLevelKeys
+from motif_jax.schema import section, section_keys, update
 
 # Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
 _ALWAYS = (
@@ -43,38 +41,11 @@ ABLATIONS = {
 }
 DRRN = ("drrn", "drrn_faithful")
 VARIANTS = ("", "faithful", "faithful_first_release", *ABLATIONS, *DRRN, "quickstart", "smoke")
-ENVIRONMENT = {
-    "name": Key("BabyAI-MixedTrainLocal-v0", "a level of BabyAI-Text"),
-    "max_episode_steps": positive(5000, "cuts episodes off before the level's own limit"),
-    "babyai_text": {
-        "kind": Key("", "kind of task in the Mixed levels; '' draws it for each episode"),
-        "language": Key("", "'english', 'french', or '' for the level's own"),
-        "observations": positive(3, "number of observations in a prompt, with the actions between them"),
-        "actions": Key(ACTIONS, "names of the actions; those beyond the sixth do nothing"),
-        "distractors": non_negative(
-            None, "objects without a use (published: 4, 8, 16); None: the level's", int
-        ),
-        "change": Key(
-            "", "change of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"
-        ),
-    },
-}
 _AGENT = resources.config_file("train_agent")["KEYS"]
 KEYS = {
     **_AGENT,
-    "seed": sections.seed(1),
-    "environment": ENVIRONMENT,
-    "probes": section_keys(ProbeQuestions),
-    "tests": Key(
-        "all",
-        "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "
-        "is an error, one of 'all' is only reported; '': tries the training's own prompts alone",
-    ),
-    "published_files": Key(True, "also writes log.csv and distrib.csv with the published columns"),
-    "network": section_keys(LanguagePolicy),
-    "lora": section_keys(sections.LoraOnBase, rank=16, alpha=32.0),
-    "sharding": section_keys(sections.Sharding),
-    "algorithm": section_keys(Ppo),
+    **section_keys(LanguageTraining),
+    "environment": section_keys(TrainedLevelKeys),
     "compat": compat.switches(
         f"quantile_two_decimals {FAITHFUL} glam_scaled_probability_score glam_end_token"
     ),

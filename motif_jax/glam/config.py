@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.training.config import GradientConfig
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.play.config import AgentCheckpoint
-from motif_jax.play.keys import GREEDY
+from motif_jax.play.keys import CONFIDENCE, GREEDY, LANES, RESAMPLES, WORKERS
+from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.config import PlayedTask
 from motif_jax.schema import (
     fraction,
@@ -104,6 +106,65 @@ class ProbeQuestions:
 
 
 @section_class
+class LevelOptionKeys:
+    """Options of the levels of BabyAI-Text."""
+
+    kind: str = plain_key("", "kind of task in the Mixed levels; '' draws it for each episode")
+    language: str = plain_key("", "'english', 'french', or '' for the level's own")
+    observations: int = positive(3, "number of observations in a prompt, with the actions between them")
+    actions: tuple[str, ...] = plain_key(ACTIONS, "names of the actions; those beyond the sixth do nothing")
+    distractors: int | None = non_negative(
+        None, "objects without a use (published: 4, 8, 16); None: the level's"
+    )
+    change: str = plain_key(
+        "", "change of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"
+    )
+
+
+# The sections `environment` of the commands with levels of BabyAI-Text. `PlayedTask` reads them.
+@section_class
+class PlayedLevelKeys:
+    """The level that an agent plays, whose options are those of its training."""
+
+    # An agent keeps the options of its training; on another level without kind and distractors.
+    name: str | None = plain_key(None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0")
+    max_episode_steps: int = positive(5000, "cuts episodes off before the level's own limit")
+    babyai_text: LevelOptionKeys = subsection(LevelOptionKeys)
+
+
+@section_class
+class TrainedLevelKeys(PlayedLevelKeys):
+    """The level of a training."""
+
+    name: str = plain_key("BabyAI-MixedTrainLocal-v0", "a level of BabyAI-Text")
+
+
+@section_class
+class ClonedLevelKeys(PlayedLevelKeys):
+    """The level of an agent that learned from trajectories."""
+
+    name: str | None = plain_key(None, "where the agent plays afterwards")
+
+
+@section_class
+class LanguageTraining:
+    """What a training of a language agent has besides the keys of `AgentConfig`, or with other defaults."""
+
+    seed: int = sections.seed(1)
+    probes: ProbeQuestions = subsection(ProbeQuestions)
+    tests: str = plain_key(
+        "all",
+        "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "
+        "is an error, one of 'all' is only reported; '': tries the training's own prompts alone",
+    )
+    published_files: bool = plain_key(True, "also writes log.csv and distrib.csv with the published columns")
+    network: LanguagePolicy = subsection(LanguagePolicy)
+    lora: sections.LoraOnBase = subsection(sections.LoraOnBase, rank=16, alpha=32.0)
+    sharding: sections.Sharding = subsection(sections.Sharding)
+    algorithm: Ppo = subsection(Ppo)
+
+
+@section_class
 class PublishedArrays:
     """Published trajectories."""
 
@@ -173,3 +234,69 @@ class LevelPolicy:
     greedy: bool = GREEDY
     environment: PlayedTask = PlayedTask()
     network: LanguagePolicy = LanguagePolicy()
+
+
+@section_class
+class CollectTrajectoriesConfig(LevelPolicy):
+    """A collection of trajectories of BabyAI-Text."""
+
+    policy: str = plain_key("bot", "policy that plays, named as in configs/test_language_agent.py")
+    steps: int = positive(400_000, "plays whole episodes until it has this many")
+    successes: bool = plain_key(False, "only episodes with success; 1,000 without one end the run")
+    # 4 bytes a letter.
+    published: bool = plain_key(
+        False, "also writes {bot_,}trajectories_{prompts,actions}_1.npy and status.json"
+    )
+    workers: int = WORKERS
+    lanes: int = LANES
+
+
+@section_class
+class GeneralisationConfig(LevelPolicy):
+    """Tests with words, actions, objects or tasks that a training did not have."""
+
+    policy: str = plain_key(
+        "random",
+        "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
+        "symbolic); or module:Class of your own (play/policies.py)",
+    )
+    tests: str = plain_key(
+        "all",
+        "names with commas between, or levels; 'all': every test that applies to the policy (docs/glam.md lists them) and whose prompts "
+        "fit it. The first is always no_modification_test, which the others are compared with",
+    )
+    action_names: tuple[str, ...] = plain_key(
+        (),
+        "names of the actions in the test action_names, as many as there are actions; (): rotate left, move ahead, ...",
+    )
+    episodes: int = positive(1000, "number of episodes of each test")
+    prompt_tokens: int | None = length_key(
+        None, "longest prompt in tokens; None: the training's, twice as many where words may take more"
+    )
+    workers: int = WORKERS
+    lanes: int = LANES
+    resamples: int = RESAMPLES
+    confidence: float = CONFIDENCE
+
+
+@section_class
+class ProbedSituations:
+    """The situations in which checkpoints are asked."""
+
+    prompts: str = plain_key(
+        "own", "'own' (11 built-in ones), or a JSON file like configs/probes/babyai_text.json"
+    )
+
+
+@section_class
+class ProbeAgentConfig:
+    """What checkpoints of a language agent would do in fixed situations."""
+
+    policy: str = plain_key("", "folder of a run of train_language_agent")
+    checkpoint: str = plain_key("all", "checkpoint of the agent: 'all', 'latest', 'best', or a step")
+    probes: ProbedSituations = subsection(ProbedSituations)
+    must_be_right: bool = plain_key(
+        False,
+        "exit code 1 unless the newest checkpoint's most likely action is the one that the file calls `right`, in all probes that have one",
+    )
+    published_files: bool = plain_key(True, "also writes distrib.csv, one row per checkpoint")

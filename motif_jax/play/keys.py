@@ -28,10 +28,6 @@ CHECKPOINT = plain_key("latest", "'latest', 'best' (by mean return in training),
 EPISODES = "best,worst"
 
 
-# An agent keeps the options of its training; on another level without kind and distractors.
-PLAYED_LEVEL = plain_key(None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
-
-
 THREADS = layer_size_key(1, "environments that answer at a time; take more where they wait for a server")
 
 
