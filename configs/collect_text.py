@@ -10,42 +10,21 @@ tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (
 (replies to comments); babyai (1,000 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
 """
 
-from motif_jax.core import compat, sections
-from motif_jax.core.config import available_cores
+from motif_jax.core import compat
+from motif_jax.ilql.config import CollectTextConfig
 from motif_jax.ilql.tasks import babyai_text
 from motif_jax.ilql.tasks.reddit import task as reddit
 from motif_jax.ilql.tasks.visdial import task as visdial
 from motif_jax.ilql.tasks.wordle import task as wordle
-from motif_jax.schema import Key, configs, non_negative, positive
+from motif_jax.schema import configs, section_keys
 
-# The published noisy data with expert .5: else a word that was guessed before.
-NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
 KEYS = {
     "stage": "collect_text",
-    "seed": sections.seed(1),
-    "task": Key("wordle", "wordle, visdial, reddit, babyai_text, or module:Class (docs/ilql.md)"),
-    "kind": Key(
-        "games",
-        "what is drawn. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial: 'recorded', 'games' (talks with the server), "
-        "'reward_cache' (recorded ones, valued by the server); reddit: 'recorded', 'games'. BabyAI-Text: 'games', or 'steps', each a dialogue of "
-        "an agent's prompt, its action, and what is seen next, or 'hindsight', those that led to a thing, which the prompt names as its goal; "
-        "num_dialogues counts episodes of both",
-    ),
-    # Of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
-    "num_dialogues": non_negative(100_000, "number of dialogues; 0: all recorded ones"),
-    "policy": Key(
-        NOISY_EXPERT,
-        "who plays; for 'branch' and 'adversarial' the expert, for 'tweets' the simulated people. Wordle: fitting, random, random_mixture(P, LIST), "
-        "start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER), monte_carlo(GAMES, PLAYER); LIST in quotes, a "
-        "list's name or file",
-    ),
-    "options": Key("", 'options of a task from outside the package, as JSON: {"words": 3}'),
+    **section_keys(CollectTextConfig),
     "wordle": wordle.KEYS,
     "visdial": visdial.KEYS,
     "babyai_text": babyai_text.KEYS,
     "reddit": reddit.KEYS,
-    # This one only hands out work.
-    "workers": positive(available_cores(), "number of processes that play"),
     "compat": compat.switches(
         "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one"
     ),

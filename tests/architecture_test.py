@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax import schema
+
 pytestmark = pytest.mark.slow
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
 # What each folder may import besides itself, as docs/architecture.md says. Modules of a user's own (agents.py, wrappers.py, ...)
@@ -170,3 +172,20 @@ def test_names_of_tests_have_ten_words_at_most() -> None:
                 if len(words) > MOST_WORDS:
                     long_names.append(f"{file}:{node.lineno} {node.name}")
     assert long_names == []
+
+
+def test_config_files_declare_no_keys() -> None:
+    """A key stands in the dataclass of its command; a config file holds variants."""
+    constructors = {
+        name
+        for name, value in vars(schema).items()
+        if value is schema.Key or getattr(value, "func", None) is schema.Key or value is schema.one_of
+    }
+    calls = {
+        f"{path.name}:{node.lineno}": ast.unparse(node.func).rpartition(".")[2]
+        for path in (PACKAGE.parent / "configs").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    }
+    assert "section_keys" in calls.values()
+    assert {place: name for place, name in calls.items() if name in constructors} == {}

@@ -1,8 +1,9 @@
-"""The config of trainings on dialogues (docs/ilql.md)."""
+"""The configs of collections of dialogues and of trainings on them (docs/ilql.md)."""
 
 from __future__ import annotations
 
 from motif_jax.core import sections
+from motif_jax.core.config import available_cores
 from motif_jax.core.training.config import TextDatasetConfig
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.config import TokenRewardSection
@@ -18,6 +19,9 @@ from motif_jax.schema import (
     section_class,
     subsection,
 )
+
+# The published noisy data with expert .5: else a word that was guessed before.
+NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
 
 
 @section_class
@@ -196,9 +200,7 @@ class TextConfig(TextDatasetConfig):
         "tokens; 'auto' own turns where the model has a chat template whose turns begin and end with special tokens",
     )
     kind: str = plain_key("games", "kind of dialogues that are drawn")
-    policy: str = plain_key(
-        "mixture(0.5, optimal, repeat(optimal))", "policy that plays the dialogues that are drawn"
-    )
+    policy: str = plain_key(NOISY_EXPERT, "policy that plays the dialogues that are drawn")
     held_out: HeldOutDialogues = subsection(HeldOutDialogues)
     filter: DialogueFilter = subsection(DialogueFilter)
     token_reward: TokenRewardSection = subsection(TokenRewardSection)
@@ -230,3 +232,29 @@ class TextConfig(TextDatasetConfig):
     logits_chunk: int | None = sections.LOGITS_CHUNK
     lora: TextLora = subsection(TextLora)
     log_every_seconds: float = positive(20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)")
+
+
+@section_class
+class CollectTextConfig:
+    """A collection of dialogues."""
+
+    seed: int = sections.seed(1)
+    task: str = plain_key("wordle", "wordle, visdial, reddit, babyai_text, or module:Class (docs/ilql.md)")
+    kind: str = plain_key(
+        "games",
+        "what is drawn. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial: 'recorded', 'games' (talks with the server), "
+        "'reward_cache' (recorded ones, valued by the server); reddit: 'recorded', 'games'. BabyAI-Text: 'games', or 'steps', each a dialogue of "
+        "an agent's prompt, its action, and what is seen next, or 'hindsight', those that led to a thing, which the prompt names as its goal; "
+        "num_dialogues counts episodes of both",
+    )
+    # Of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
+    num_dialogues: int = non_negative(100_000, "number of dialogues; 0: all recorded ones")
+    policy: str = plain_key(
+        NOISY_EXPERT,
+        "who plays; for 'branch' and 'adversarial' the expert, for 'tweets' the simulated people. Wordle: fitting, random, random_mixture(P, LIST), "
+        "start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER), monte_carlo(GAMES, PLAYER); LIST in quotes, a "
+        "list's name or file",
+    )
+    options: str = plain_key("", 'options of a task from outside the package, as JSON: {"words": 3}')
+    # The process that collects only hands out work, so all cores play.
+    workers: int = positive(available_cores(), "number of processes that play")

@@ -13,6 +13,7 @@ A study of your own is a config file (docs/tutorials/my_study.md):
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,51 +21,80 @@ from ml_collections import ConfigDict
 
 from motif_jax.core.config import unknown_variant
 from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation.config import LexiconFile
 from motif_jax.play.keys import RESAMPLES
-from motif_jax.schema import Key, non_negative, positive, section, update
+from motif_jax.schema import (
+    non_negative,
+    plain_key,
+    positive,
+    section,
+    section_class,
+    section_keys,
+    subsection,
+    update,
+)
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
-# Keys of all studies.
-STUDY = {
-    "stage": "study",
-    "seed": Key(1, "seed of the first run of a method; the others follow"),
-    "seeds": positive(3, "runs of each method"),
-    "rows": Key("", "file of finished runs: one JSON line each; empty: rows.jsonl of the work folder"),
-    "prepare": Key(
+
+
+@section_class
+class JudgeLexicon(LexiconFile):
+    """The lexicon that judges the games of a study."""
+
+    file: str = plain_key("", "a YAML file, or a built-in one; empty: nethack.yaml")
+
+
+@section_class
+class Sweep:
+    """Combinations of values with which every method is trained."""
+
+    over: str = plain_key(
+        "",
+        "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; algorithm.gamma=0.9..0.999; "
+        "algorithm.exploration_coefficient=log 1e-4..1e-2'; ranges need draws",
+    )
+    draws: int | None = positive(None, "number of combinations that are drawn at random; None: all of them")
+    seed: int = non_negative(0, "seed of the draws")
+
+
+@section_class
+class StudyConfig:
+    """Trainings of several methods, the games that measure them, and tables of what came out."""
+
+    seed: int = plain_key(1, "seed of the first run of a method; the others follow")
+    seeds: int = positive(3, "runs of each method")
+    rows: str = plain_key(
+        "", "file of finished runs: one JSON line each; empty: rows.jsonl of the work folder"
+    )
+    prepare: str = plain_key(
         "", "'folder: command; ...', done first, once, in this order, for the methods that name the folder"
-    ),
-    "training": Key("", f"what all methods have in common: {_COMMAND}"),
-    "evaluation": Key(
+    )
+    training: str = plain_key("", f"what all methods have in common: {_COMMAND}")
+    evaluation: str = plain_key(
         "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200",
         f"the games that measure what was learned: {_COMMAND}; where {{run}} is not in it, --config.agent.dir={{run}} is added",
-    ),
-    "claims": Key(
+    )
+    claims: str = plain_key(
         "",
         "'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure': the 95 % interval of the paired difference lies above the number",
-    ),
-    "goal": Key(
+    )
+    goal: str = plain_key(
         "defaultgoal",
         "goal of the annotator whose labels judge the games; another goal or lexicon is another run",
-    ),
-    "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
-    "methods": {},  # method -> its flags of the training
-    "games": {},  # method -> further flags of its games
-    "tables": {},  # title -> methods, compared with the first; without any, one table of all methods
-    "sweep": {
-        "over": Key(
-            "",
-            "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; algorithm.gamma=0.9..0.999; "
-            "algorithm.exploration_coefficient=log 1e-4..1e-2'; ranges need draws",
-        ),
-        "draws": positive(None, "number of combinations that are drawn at random; None: all of them", int),
-        "seed": non_negative(0, "seed of the draws"),
-    },
-    "measures": Key(
+    )
+    lexicon: JudgeLexicon = subsection(JudgeLexicon)
+    # The config names the keys of these three. Method -> its flags of the training.
+    methods: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Method -> further flags of its games.
+    games: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Title -> methods, compared with the first; without any, one table of all methods.
+    tables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    sweep: Sweep = subsection(Sweep)
+    measures: str = plain_key(
         "return",
         "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",
-    ),
-    "resamples": RESAMPLES,
-}
+    )
+    resamples: int = RESAMPLES
 
 
 def study(
@@ -72,7 +102,7 @@ def study(
 ) -> Callable[..., ConfigDict]:
     """The function `get_config` of a study: `base`, with the changes of a variant.
 
-    `base` has keys of `STUDY`; mappings (`prepare`, `methods`, `games`, `tables`) replace those of `STUDY` wholly.
+    `base` has keys of `StudyConfig`; mappings (`prepare`, `methods`, `games`, `tables`) replace those of `StudyConfig` wholly.
     Raises UserError: it has no methods.
     """
     variants = variants or {"": {}}
@@ -87,9 +117,10 @@ def study(
             )
         values["prepare"] = "; ".join(": ".join(step) for step in values.get("prepare", {}).items())
         values.setdefault("tables", {"methods": ",".join(values["methods"])})
-        # Mappings replace those of STUDY wholly: `update` would keep the methods of both.
         mappings = {key: value for key, value in values.items() if isinstance(value, Mapping)}
         changes = {key: value for key, value in values.items() if key not in mappings}
-        return update(section(STUDY | mappings), changes)
+        # Mappings replace sections wholly: `update` would refuse the names of methods, which no section has.
+        keys = {"stage": "study", "games": {}, **section_keys(StudyConfig), **mappings}
+        return update(section(keys), changes)
 
     return get_config
