@@ -52,11 +52,15 @@ IDENTITY = (
 )
 
 
-def _spec(config: ConfigDict) -> EnvironmentSpec:
-    return registry.spec(config.environment.name, **registry.options_of(config.environment))
+def _spec(config: CollectConfig) -> EnvironmentSpec:
+    return registry.spec(config.environment.name, **_environment_options(config))
 
 
-def recorded_fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
+def _environment_options(config: CollectConfig) -> dict[str, Any]:
+    return registry.options_of(vars(config.environment))
+
+
+def recorded_fields(config: CollectConfig, spec: EnvironmentSpec) -> tuple[str, ...]:
     """The observation fields besides the message that the dataset keeps: those that the environment has in the right shape."""
     requested = ["blstats"]
     if config.screens:
@@ -71,18 +75,18 @@ def recorded_fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...
     )
 
 
-def player_weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
+def player_weights(config: CollectConfig, spec: EnvironmentSpec) -> dict[str, float]:
     """Kind of player -> how often it plays, relative to the others; AGENTS and SCRIPTED stand for all of their kind."""
     if config.policy != "mixture":
         return {UNIFORM if config.policy == "random" else config.policy: 1.0}
-    weights = {name: float(weight) for name, weight in config.mixture.items() if weight > 0}
+    weights = {name: float(weight) for name, weight in vars(config.mixture).items() if weight > 0}
     if not has_habits(spec):
         # The other random players of the mixture press keys of NetHack.
         weights = {name: weights[name] for name in (UNIFORM, SCRIPTED, AGENTS) if name in weights}
     return weights
 
 
-def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
+def _scripted(config: CollectConfig, spec: EnvironmentSpec) -> dict[str, Any]:
     """The players of `config.scripted` by name. Raises UserError: one cannot be loaded, or needs a device."""
     names = checks.listed(config.scripted)
     players = {name: policies.load_user_policy(name, spec, "scripted") for name in names}
@@ -91,14 +95,15 @@ def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
     return players
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
+def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError where the config, the players or the work folder cannot be used; plays nothing."""
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(CollectConfig, config_tree)
     capacity.require_workers("workers", config.workers)
     steps = config.environment.max_episode_steps
     allowed = f"at most environment.max_episode_steps={steps}"
     checks.require_key(config, "length", config.length <= steps, allowed)
-    registry.check(config.environment.name, registry.options_of(config.environment))
+    registry.check(config.environment.name, _environment_options(config))
     spec = _spec(config)
     _check_fields(config, spec)
     _check_players(config, spec)
@@ -106,9 +111,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
         if config.policy == AGENTS:
             use = f"config.policy={config.policy}"
         else:
-            use = f"config.mixture.{AGENTS}={config.mixture[AGENTS]}"
+            use = f"config.mixture.{AGENTS}={config.mixture.agents}"
         # Agents' episodes are played again from their seeds and actions, see `sampling`.
-        determinism.require(config.environment.name, registry.options_of(config.environment), use)
+        determinism.require(config.environment.name, _environment_options(config), use)
 
     is_collection = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and is_collection):
@@ -118,7 +123,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         _agents(config, workdir / layout.STAGING / _CHECKPOINTS)
 
 
-def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
+def _check_fields(config: CollectConfig, spec: EnvironmentSpec) -> None:
     """Raises UserError unless the environment has a text that fits a dataset, and the pictures that the config wants."""
     name = config.environment.name
     limit = layout.MESSAGE_BYTES
@@ -129,18 +134,18 @@ def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
     checks.require(has_glyphs, "glyphs", True, f"False: {name} shows none")
 
 
-def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
+def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
     """Raises UserError unless the players are named where they play, and can play this environment."""
     weights = player_weights(config, spec)
     checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
     for key in (AGENTS, SCRIPTED):
         allowed = f"left empty, or given with config.policy={key} or config.mixture.{key} above 0"
-        checks.require(key in weights or not config[key], key, config[key], allowed)
+        checks.require_key(config, key, key in weights or not getattr(config, key), allowed)
 
-    errands = [name for name in ERRANDS if config.policy == "mixture" and config.mixture[name] > 0]
+    errands = [name for name in ERRANDS if config.policy == "mixture" and getattr(config.mixture, name) > 0]
     for name in errands:
         allowed = f"0: {name} plays NetHack, not {config.environment.name}"
-        checks.require(has_habits(spec), f"mixture.{name}", config.mixture[name], allowed)
+        checks.require_key(config, f"mixture.{name}", has_habits(spec), allowed)
     can_read_screen = not errands or "tty_chars" in recorded_fields(config, spec)
     checks.require(can_read_screen, "screens", False, f"True: {', '.join(errands)} read the screen")
 
@@ -148,7 +153,7 @@ def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
     checks.require_key(config, "scripted", can_play, "module:Class of scripted players, with commas between")
 
 
-def require_disk_space(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
+def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSpec) -> None:
     """Raises UserError where the disk has no room for a collection that is about to start."""
     if (workdir / layout.STAGING).exists():
         return
@@ -166,10 +171,11 @@ def require_disk_space(config: ConfigDict, workdir: Path, spec: EnvironmentSpec)
         )
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Collects the pairs, or goes on where an earlier command was stopped; returns the exit status."""
+    config = read_section(CollectConfig, config_tree)
     staging = workdir / layout.STAGING
-    with run_folder.opened(workdir, config, IDENTITY):
+    with run_folder.opened(workdir, config_tree, IDENTITY):
         if (workdir / layout.META).exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
@@ -182,19 +188,19 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
         with Interruption() as stop:
             collection = Collection(
-                read_section(CollectConfig, config),
+                config,
                 _plan(config, spec, staging / "chunks"),
                 _players(config, spec, agents),
                 agents,
                 workdir,
                 stop,
             )
-            return None if collection.run(_meta(config)) else EXIT_CODE
+            return None if collection.run(_meta(config_tree)) else EXIT_CODE
 
 
-def _plan(config: ConfigDict, spec: EnvironmentSpec, chunks: Path) -> SamplingPlan:
+def _plan(config: CollectConfig, spec: EnvironmentSpec, chunks: Path) -> SamplingPlan:
     fields = recorded_fields(config, spec)
-    options = registry.options_of(config.environment)
+    options = _environment_options(config)
     # Fields that the environment shows only on request.
     added = tuple(field for field in fields if field not in spec.observation)
     if added:
@@ -212,7 +218,7 @@ def _plan(config: ConfigDict, spec: EnvironmentSpec, chunks: Path) -> SamplingPl
     )
 
 
-def _players(config: ConfigDict, spec: EnvironmentSpec, agents: Mapping[str, Any]) -> Players:
+def _players(config: CollectConfig, spec: EnvironmentSpec, agents: Mapping[str, Any]) -> Players:
     """All players by name; the weight of AGENTS and that of SCRIPTED is shared among those of the kind."""
     weights = player_weights(config, spec)
     scripted = _scripted(config, spec)
@@ -224,9 +230,9 @@ def _players(config: ConfigDict, spec: EnvironmentSpec, agents: Mapping[str, Any
     return Players(weights, config.seed, {**random_players, **scripted})
 
 
-def _meta(config: ConfigDict) -> dict[str, Any]:
+def _meta(config_tree: ConfigDict) -> dict[str, Any]:
     """The origin of the dataset, for dataset.json."""
-    plain = run_folder.as_plain(config)
+    plain = run_folder.as_plain(config_tree)
     versions = run_folder.versions()
     return {
         "origin": "motif_jax collect",
@@ -236,7 +242,7 @@ def _meta(config: ConfigDict) -> dict[str, Any]:
     }
 
 
-def _agents(config: ConfigDict, checkpoints: Path) -> dict[str, Any]:
+def _agents(config: CollectConfig, checkpoints: Path) -> dict[str, Any]:
     """The agents that play, by name: those of the file `checkpoints`, else those that `config.agents` means now.
 
     Raises UserError: one is missing, or was trained again since the file was written.
@@ -249,7 +255,7 @@ def _agents(config: ConfigDict, checkpoints: Path) -> dict[str, Any]:
     if not checkpoints.exists():
         resolved = agents.resolve(config.agents)
         for agent in resolved:
-            agents.require_fit(agent, config.environment.name, registry.options_of(config.environment))
+            agents.require_fit(agent, config.environment.name, _environment_options(config))
         return {agent.name: agent for agent in resolved}
 
     remedy = f"remove {checkpoints.parent} and collect again"

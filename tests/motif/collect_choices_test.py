@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.motif import collect
+from motif_jax.motif.config import CollectConfig
+from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config
 from tests.toys import Talker
 
@@ -35,11 +38,15 @@ def recall() -> EnvironmentSpec:
     return registry.spec("Recall-v0")
 
 
-def config_of(**values: Any) -> Any:
+def config_tree(**values: Any) -> ConfigDict:
     return load_config("collect", "smoke", {"num_pairs": 1000, "length": 3, **values})
 
 
-def mixture(**values: Any) -> Any:
+def config_of(**values: Any) -> CollectConfig:
+    return read_section(CollectConfig, config_tree(**values))
+
+
+def mixture(**values: Any) -> CollectConfig:
     return config_of(**{"mixture.walker": 0, "mixture.agents": 0.5, **values})
 
 
@@ -95,7 +102,7 @@ def test_agents_need_episodes_that_can_be_played_again(
     forgetful = {"environment.name": name, "agents": "runs/agent"}
 
     with pytest.raises(UserError, match=rf"^{use} plays episodes again from their seeds and actions"):
-        collect.check(config_of(**forgetful, **values), tmp_path)
+        collect.check(config_tree(**forgetful, **values), tmp_path)
 
 
 class DiskUsage(NamedTuple):
