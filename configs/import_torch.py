@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import resources
 from motif_jax.core.config import unknown_variant
-from motif_jax.published.config import ImportTorchConfig, ImportTorchRewardConfig
+from motif_jax.published.config import ImportTorchAgentConfig, ImportTorchConfig
 from motif_jax.schema import section, section_keys
 
 # Variant -> what the file holds, and the stage whose faithful config says what it is: its network and task.
@@ -36,7 +36,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if variant and variant not in VARIANTS:
         raise unknown_variant(variant, ("", *VARIANTS))
     kind, stage = VARIANTS[variant or "reward"]
-    section_type = ImportTorchRewardConfig if kind == "reward" else ImportTorchConfig
+    section_type = ImportTorchConfig if kind == "reward" else ImportTorchAgentConfig
     config = section({"stage": "import_torch", **section_keys(section_type)})
     config.kind = kind
     part = config["reward" if kind == "reward" else "agent"] = resources.config(stage, "faithful")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from motif_jax.core import sections
 from motif_jax.play.keys import CHECKPOINT
 from motif_jax.rl.reward_keys import RewardCheckpoint
@@ -45,18 +49,29 @@ class ExportTextAgentConfig:
 
 
 @section_class
-class ImportDatasetConfig:
-    """A dataset of pairs from a parquet file."""
+class ImportedFile:
+    """The file that an import reads."""
 
     seed: int = sections.SEED
+    file: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of the file, which `ImportStage` has checked."""
+        return self.file or ""
+
+
+@section_class
+class ImportDatasetConfig(ImportedFile):
+    """A dataset of pairs from a parquet file."""
+
     file: str | None = plain_key(None, "file pairs.parquet of export_dataset")
 
 
 @section_class
-class ImportDialoguesConfig:
+class ImportDialoguesConfig(ImportedFile):
     """Dialogues from a file of others."""
 
-    seed: int = sections.SEED
     file: str | None = plain_key(
         None,
         "FILE.jsonl: {sequence: [[text, is_action], ...], reward: [...], done} a line; FILE.pkl: published Wordle games",
@@ -67,18 +82,16 @@ class ImportDialoguesConfig:
 
 
 @section_class
-class ImportRewardConfig:
+class ImportRewardConfig(ImportedFile):
     """A reward from its file."""
 
-    seed: int = sections.SEED
     file: str | None = plain_key(None, "file reward.safetensors of export_reward")
 
 
 @section_class
-class ImportIlqlConfig:
+class ImportIlqlConfig(ImportedFile):
     """An agent of the published ILQL code."""
 
-    seed: int = sections.SEED
     file: str | None = plain_key(None, "checkpoint to import, outputs/.../model.pkl")
     task: str = plain_key("wordle", "task that it was trained for: wordle, visdial, reddit, or module:Class")
     options: str = plain_key("", "options of the task as JSON")
@@ -95,18 +108,20 @@ class ImportIlqlConfig:
 
 
 @section_class
-class ImportTorchConfig:
-    """A checkpoint of the published PyTorch systems."""
+class ImportTorchAgentConfig(ImportedFile):
+    """A checkpoint of the published PyTorch systems, of an agent."""
 
-    seed: int = sections.SEED
     kind: str = one_of(("reward", "agent", "language_agent"), "what the file holds, as the variant says")
     file: str | None = plain_key(None, "checkpoint to import, FILE.pth")
     names: str = plain_key("", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between")
+    # The config of a training whose network the file has; the variant decides which of the two it is.
+    reward: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    agent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @section_class
-class ImportTorchRewardConfig(ImportTorchConfig):
-    """A checkpoint of a reward, whose threshold stands in another file."""
+class ImportTorchConfig(ImportTorchAgentConfig):
+    """A checkpoint of the published PyTorch systems, of an agent or of a reward."""
 
     quantiles: str | None = plain_key(None, "the published quantile file beside it; None: no threshold")
     mean: float | None = plain_key(None, "mean of the rewards; None: the file's reward_mean")

@@ -8,10 +8,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError, printable
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
@@ -23,6 +21,7 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.published import ilql_checkpoint, upvote_model
+from motif_jax.published.config import ImportIlqlConfig
 from motif_jax.published.imports import Begin, ImportStage
 
 UPVOTE = "upvote"
@@ -30,7 +29,7 @@ UPVOTE = "upvote"
 METHODS = {"token": "ilql", "utterance": "ilql_utterance", "mean": "chai"}
 
 
-def _check_values(config: ConfigDict, workdir: Path) -> None:
+def _check_values(config: ImportIlqlConfig, workdir: Path) -> None:
     del workdir
     if config.method == UPVOTE:
         _tokenizer_folder(config)
@@ -40,40 +39,39 @@ def _check_values(config: ConfigDict, workdir: Path) -> None:
         _task(config)
 
 
-def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
+def _task(config: ImportIlqlConfig) -> tuple[Any, dict[str, Any]]:
     options = registry.json_options(config.options)
     task = registry.make(config.task, options)
     task.tokenizer()
     return task, options
 
 
-def _tokenizer_folder(config: ConfigDict) -> Path:
+def _tokenizer_folder(config: ImportIlqlConfig) -> Path:
     allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
     checks.require_key(config, "tokenizer", bool(config.tokenizer), allowed)
-    folder = fetch(config.tokenizer, "tokenizer")
+    folder = fetch(config.tokenizer or "", "tokenizer")
     Tokenizer.read(folder)
     return folder
 
 
-def _import_upvote(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+def _import_upvote(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
     tokenizer_folder = _tokenizer_folder(config)
-    imported = upvote_model.read(config.file, config.heads)
+    imported = upvote_model.read(config.path, config.heads)
     if Tokenizer.read(tokenizer_folder).size > imported.config.vocab_size:
         raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
     begin()
-    run_folder.prepare(workdir, config)
     upvote_run.write(
         workdir / upvote_run.MODEL, imported.config, imported.params, imported.heads, tokenizer_folder
     )
     print(f"{workdir}: an upvote model of {imported.config.layers} layers and width {imported.config.width}")
 
 
-def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+def _write(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
     if config.method == UPVOTE:
         return _import_upvote(config, workdir, begin)
     task, options = _task(config)
     tokenizer = task.tokenizer()
-    imported = ilql_checkpoint.read(config.file, config.heads)
+    imported = ilql_checkpoint.read(config.path, config.heads)
     if imported.config.vocab_size != tokenizer.size:
         raise UserError(
             f"config.file={config.file}: has {imported.config.vocab_size:,} tokens, the task {config.task} has {tokenizer.size:,}: name the "
@@ -83,7 +81,6 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     method = method_of(config, imported.design)
     _require_fit(config, agent, imported.params)
     begin()
-    run_folder.prepare(workdir, config)
     settings = {**dataclasses.asdict(ImplicitQSettings()), "discount": config.discount, "max_len": None}
     agent_folder.write(
         workdir / agent_folder.AGENT, agent, imported.params, method, settings, config.task, options, tokenizer,
@@ -95,7 +92,7 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
         print(printable(f"not used: {', '.join(imported.left_over)}"))
 
 
-def method_of(config: ConfigDict, design: Any) -> str:
+def method_of(config: ImportIlqlConfig, design: Any) -> str:
     """The method that a file's parts belong to. Raises UserError: `config.method` names one of other parts."""
     method = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:
@@ -103,10 +100,10 @@ def method_of(config: ConfigDict, design: Any) -> str:
     rule = RULES[config.method]
     if (rule.q, rule.prefix) != (design.q, design.prefix):
         raise UserError(f"config.method={config.method}: {config.file} has the parts of {method}")
-    return str(config.method)
+    return config.method
 
 
-def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:
+def _require_fit(config: ImportIlqlConfig, agent: Any, params: Any) -> None:
     fresh = jax.eval_shape(agent.init, jax.random.key(0))
     expected = jax.tree.map(lambda leaf: leaf.shape, fresh)
     actual = jax.tree.map(lambda leaf: leaf.shape, params)
@@ -116,10 +113,17 @@ def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:
         )
 
 
-def _is_complete(config: ConfigDict, workdir: Path) -> bool:
+def _is_complete(config: ImportIlqlConfig, workdir: Path) -> bool:
     description = "model/config.json" if config.method == UPVOTE else "agent/agent.json"
     return (workdir / description).exists()
 
 
-_STAGE = ImportStage("the published model.pkl", _is_complete, _check_values, _write)
+_STAGE = ImportStage(
+    section=ImportIlqlConfig,
+    file="the published model.pkl",
+    is_complete=_is_complete,
+    check_values=_check_values,
+    write=_write,
+    keeps_config=True,
+)
 check, run = _STAGE.check, _STAGE.run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from motif_jax.core.files import atomic_write_json
 from motif_jax.envs import registry
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.published import glam_checkpoint, oni_checkpoint, torch_import
+from motif_jax.published.config import ImportTorchConfig
 from motif_jax.published.imports import Begin, ImportStage, has_checkpoints
 from motif_jax.published.torch_import import TorchCheckpoint
 from motif_jax.rl import agent_networks, settings
@@ -22,10 +24,10 @@ LANGUAGE_AGENT = "language_agent"
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
-def _check_values(config: ConfigDict, workdir: Path) -> None:
+def _check_values(config: ImportTorchConfig, workdir: Path) -> None:
     del workdir
-    section = "reward" if config.kind == "reward" else "agent"
-    checks.require_key(config, "kind", section in config, f"that of the config's variant: use :{config.kind}")
+    section = config.reward if config.kind == "reward" else config.agent
+    checks.require_key(config, "kind", bool(section), f"that of the config's variant: use :{config.kind}")
     if config.kind == "reward":
         table = config.quantiles
         checks.require(table is None or Path(table).is_file(), "quantiles", table, "an existing file")
@@ -33,12 +35,12 @@ def _check_values(config: ConfigDict, workdir: Path) -> None:
         network_of(config.agent)
 
 
-def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
     if config.kind == LANGUAGE_AGENT:
         return _language_agent(config, workdir, begin)
     # An agent's checkpoint may hold the reward that it learned from beside it.
     parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
-    checkpoint = torch_import.read(config.file, *parts)
+    checkpoint = torch_import.read(config.path, *parts)
     if config.kind == "reward":
         row = config.quantile_row
         quantiles = torch_import.read_quantiles(config.quantiles, row) if config.quantiles else None
@@ -70,12 +72,19 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"written to {workdir}")
 
 
-_STAGE = ImportStage("a checkpoint: --config.file=FILE.pth", has_checkpoints, _check_values, _write)
+_STAGE = ImportStage(
+    section=ImportTorchConfig,
+    file="a checkpoint: --config.file=FILE.pth",
+    is_complete=has_checkpoints,
+    check_values=_check_values,
+    write=_write,
+    keeps_config=False,
+)
 check, run = _STAGE.check, _STAGE.run
 
 
-def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    imported = glam_checkpoint.language_agent(torch_import.read(config.file), network_of(config.agent))
+def _language_agent(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
+    imported = glam_checkpoint.language_agent(torch_import.read(config.path), network_of(config.agent))
     begin()
     for head in imported.fresh:
         print(f"note: the file has no head {head}: it keeps its initial values")
@@ -87,7 +96,7 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"written to {workdir}: {len(imported.names)} tensors")
 
 
-def network_of(config: ConfigDict) -> Any:
+def network_of(config: ConfigDict | Mapping[str, Any]) -> Any:
     """The network of an agent's config; UserError where its folder or values do not fit."""
     agent = agent_config(config)
     kind = agent_networks.class_of(agent)
@@ -97,22 +106,25 @@ def network_of(config: ConfigDict) -> Any:
 
 
 def _learned(
-    agent: ConfigDict, checkpoint: TorchCheckpoint, workdir: Path
-) -> tuple[ConfigDict, dict[str, Any]]:
+    agent: Mapping[str, Any], checkpoint: TorchCheckpoint, workdir: Path
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of that reward."""
     if "annotator" not in agent:
         return agent, {}
-    agent = agent.copy_and_resolve_references()
     labels = oni_checkpoint.labels(checkpoint)
     if labels is None:
-        agent.reward.kind = "none"
-        agent.reward.intrinsic_coefficient = 0.0
         print("no labels in it: the agent is read without a reward")
-        return agent, {}
+        return _with_reward(agent, kind="none", intrinsic_coefficient=0.0), {}
     params = oni_checkpoint.classifier(checkpoint)
-    agent.reward.kind = "retrieval" if params is None else "classification"
+    kind = "retrieval" if params is None else "classification"
     atomic_write_json(workdir / LABELS, labels)
     share = sum(labels.values()) / max(1, len(labels))
     network = "" if params is None else ", and the classifier that learned from them"
     print(f"{len(labels):,} labels, {100 * share:.3g} % helpful{network}: {workdir / LABELS}")
-    return agent, {"reward": oni_checkpoint.reward_item(labels, params, workdir)}
+    reward_item = oni_checkpoint.reward_item(labels, params, workdir)
+    return _with_reward(agent, kind=kind), {"reward": reward_item}
+
+
+def _with_reward(agent: Mapping[str, Any], **values: Any) -> dict[str, Any]:
+    """An agent's config with these values in its section `reward`."""
+    return {**agent, "reward": {**agent["reward"], **values}}

@@ -5,9 +5,10 @@ A folder holds one import, of the files in import.json. The same command again f
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, TypeVar
 
 from ml_collections import ConfigDict
 
@@ -26,87 +27,120 @@ from motif_jax.motif.pairs import layout, writer
 from motif_jax.motif.pairs import parquet as pairs_parquet
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.published import wordle_games
+from motif_jax.published.config import (
+    ImportDatasetConfig,
+    ImportDialoguesConfig,
+    ImportedFile,
+    ImportRewardConfig,
+)
+from motif_jax.schema import read_section
 
 KINDS = {".jsonl": "json_lines", ".json": "json_lines", ".pkl": "wordle_games", ".pickle": "wordle_games"}
 Begin = Callable[[], None]
 _FILES = ("file", "quantiles", "words")  # keys that may name a file
 
 
-class ImportStage(NamedTuple):
-    """The frame of an import of a `file` (in words); `write` calls `Begin` when it has seen that the file can be read."""
+C = TypeVar("C", bound=ImportedFile)
 
+
+@dataclasses.dataclass(frozen=True)
+class ImportStage(Generic[C]):
+    """The frame of an import.
+
+    Attributes:
+      section: the class of the command's config.
+      file: what the file is, in words.
+      is_complete: whether the work folder holds a complete import.
+      check_values: raises UserError for values that cannot work; writes nothing.
+      write: imports; calls `Begin` when it has seen that the file can be read.
+      keeps_config: whether config.json of the work folder is that of the import; else `write` writes that of a training.
+    """
+
+    section: type[C]
     file: str
-    is_whole: Callable[[ConfigDict, Path], bool]
-    check_values: Callable[[ConfigDict, Path], object]
-    write: Callable[[ConfigDict, Path, Begin], None]
+    is_complete: Callable[[C, Path], bool]
+    check_values: Callable[[C, Path], object]
+    write: Callable[[C, Path, Begin], None]
+    keeps_config: bool
 
-    def check(self, config: ConfigDict, workdir: Path) -> None:
-        is_there = bool(config.file) and Path(config.file).is_file()
+    def check(self, config_tree: ConfigDict, workdir: Path) -> None:
+        config = read_section(self.section, config_tree)
+        is_there = bool(config.file) and Path(config.path).is_file()
         checks.require_key(config, "file", is_there, f"an existing file, {self.file}")
-        if not self._is_done(config, workdir):
+        if not self._is_done(config_tree, workdir):
             self.check_values(config, workdir)
 
-    def run(self, config: ConfigDict, workdir: Path) -> None:
+    def run(self, config_tree: ConfigDict, workdir: Path) -> None:
+        config = read_section(self.section, config_tree)
+
+        def begin() -> None:
+            import_origin.write(workdir, config_tree, named)
+            if self.keeps_config:
+                run_folder.prepare(workdir, config_tree)
+
         with FolderLock(workdir):
-            if self._is_done(config, workdir):
+            if self._is_done(config_tree, workdir):
                 print(f"{workdir} holds this import of {config.file} already")
                 return
-            named = _named_files(config)
-            self.write(config, workdir, lambda: import_origin.write(workdir, config, named))
+            named = _named_files(config_tree)
+            self.write(config, workdir, begin)
 
-    def _is_done(self, config: ConfigDict, workdir: Path) -> bool:
-        return import_origin.check(workdir, config, _named_files(config), self.is_whole(config, workdir))
+    def _is_done(self, config_tree: ConfigDict, workdir: Path) -> bool:
+        is_complete = self.is_complete(read_section(self.section, config_tree), workdir)
+        return import_origin.check(workdir, config_tree, _named_files(config_tree), is_complete)
 
 
-def _named_files(config: ConfigDict) -> list[str]:
+def _named_files(config_tree: ConfigDict) -> list[str]:
     """The keys that name a file here: a list of words may also be one of the package."""
-    return [key for key in _FILES if key in config and config[key] and Path(config[key]).is_file()]
+    values = {key: config_tree.get(key) for key in _FILES}
+    return [key for key, value in values.items() if value and Path(value).is_file()]
 
 
-def has_checkpoints(config: ConfigDict, workdir: Path) -> bool:
-    """`ImportStage.is_whole` of a network."""
+def has_checkpoints(config: ImportedFile, workdir: Path) -> bool:
+    """`ImportStage.is_complete` of a network."""
     del config
     return import_origin.has_checkpoints(workdir)
 
 
-def _check_pairs(config: ConfigDict, workdir: Path) -> None:
+def _check_pairs(config: ImportDatasetConfig, workdir: Path) -> None:
     writer.check_folder(workdir)
-    pairs_parquet.contents(config.file)
+    pairs_parquet.contents(config.path)
 
 
-def _write_pairs(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+def _write_pairs(config: ImportDatasetConfig, workdir: Path, begin: Begin) -> None:
     begin()
-    run_folder.prepare(workdir, config)
-    with Progress(pairs_parquet.contents(config.file).num_pairs, "pairs", "import") as progress:
-        for done in pairs_parquet.read(config.file, workdir):
+    with Progress(pairs_parquet.contents(config.path).num_pairs, "pairs", "import") as progress:
+        for done in pairs_parquet.read(config.path, workdir):
             progress.update(done)
     dataset = PairsDataset.open(workdir)
     print(f"{workdir}: {dataset.num_pairs:,} pairs, content {dataset.content_hash()}")
 
 
-def _check_dialogues(config: ConfigDict, workdir: Path) -> None:
+def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
     allowed = f"a file that ends with {', '.join(KINDS)}"
-    checks.require_key(config, "file", Path(config.file).suffix in KINDS, allowed)
+    checks.require_key(config, "file", Path(config.path).suffix in KINDS, allowed)
     if config.words:
         read_words("words", config.words)
     if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds dialogues that were not imported here: choose another --workdir")
 
 
-def _read_dialogues(config: ConfigDict) -> Iterator[Dialogues]:
-    if KINDS[Path(config.file).suffix] == "json_lines":
-        yield from json_lines.read(config.file)
+def _read_dialogues(config: ImportDialoguesConfig) -> Iterator[Dialogues]:
+    if KINDS[Path(config.path).suffix] == "json_lines":
+        yield from json_lines.read(config.path)
     else:
         words = read_words("words", config.words) if config.words else None
-        yield wordle_games.read_games(config.file, words)
+        yield wordle_games.read_games(config.path, words)
 
 
-def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+def _write_dialogues(config: ImportDialoguesConfig, workdir: Path, begin: Begin) -> None:
     begin()
-    run_folder.prepare(workdir, config)
-    about = {"origin": f"motif_jax import_dialogues, {Path(config.file).name}", "facts": {}}
-    if KINDS[Path(config.file).suffix] == "wordle_games":
-        words = config.words or wordle_games.word_list(config.file)
+    about: dict[str, Any] = {
+        "origin": f"motif_jax import_dialogues, {Path(config.path).name}",
+        "facts": {},
+    }
+    if KINDS[Path(config.path).suffix] == "wordle_games":
+        words = config.words or wordle_games.word_list(config.path)
         if Path(words).is_file():
             words = str(Path(words).resolve())
         # Training and evaluation play with the words that the games were played with.
@@ -122,11 +156,11 @@ def _write_dialogues(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"{workdir}: {counts}, mean return {meta['mean_return']:.3f}")
 
 
-def _write_reward(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Begin) -> None:
     from motif_jax.motif.reward import safetensors_file
     from motif_jax.oni.online_model import OnlineRewardModel
 
-    reward = safetensors_file.read_safetensors(config.file)
+    reward = safetensors_file.read_safetensors(config.path)
     allowed = (
         "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
     )
@@ -136,28 +170,37 @@ def _write_reward(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     print(f"{config.file}: evaluation {reward.step}, written to {workdir}")
 
 
-_STAGES = {
+_STAGES: dict[str, ImportStage[Any]] = {
     "import_dataset": ImportStage(
-        "of export_dataset: --config.file=pairs.parquet",
-        lambda _, workdir: (workdir / layout.META).exists(),
-        _check_pairs,
-        _write_pairs,
+        section=ImportDatasetConfig,
+        file="of export_dataset: --config.file=pairs.parquet",
+        is_complete=lambda _, workdir: (workdir / layout.META).exists(),
+        check_values=_check_pairs,
+        write=_write_pairs,
+        keeps_config=True,
     ),
     "import_dialogues": ImportStage(
-        f"that ends with {', '.join(KINDS)}",
-        lambda _, workdir: (workdir / META).exists(),
-        _check_dialogues,
-        _write_dialogues,
+        section=ImportDialoguesConfig,
+        file=f"that ends with {', '.join(KINDS)}",
+        is_complete=lambda _, workdir: (workdir / META).exists(),
+        check_values=_check_dialogues,
+        write=_write_dialogues,
+        keeps_config=True,
     ),
     "import_reward": ImportStage(
-        "of export_reward: --config.file=reward.safetensors", has_checkpoints, lambda *_: None, _write_reward
+        section=ImportRewardConfig,
+        file="of export_reward: --config.file=reward.safetensors",
+        is_complete=has_checkpoints,
+        check_values=lambda *_: None,
+        write=_write_reward,
+        keeps_config=False,
     ),
 }
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    _STAGES[config.stage].check(config, workdir)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    _STAGES[config_tree.stage].check(config_tree, workdir)
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    _STAGES[config.stage].run(config, workdir)
+def run(config_tree: ConfigDict, workdir: Path) -> None:
+    _STAGES[config_tree.stage].run(config_tree, workdir)
