@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 from ml_collections import ConfigDict
 
 from motif_jax import lm as language
 from motif_jax.core import config as checks
-from motif_jax.core import interruption, resources, run_folder, seeds
+from motif_jax.core import interruption, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text
 from motif_jax.core.progress import Progress
@@ -30,9 +31,16 @@ from motif_jax.lm import config as configs
 from motif_jax.lm.chat_prompts import Prompt
 from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.prompts_config import (
+    ContinuationSampling,
+    GenerateTextConfig,
+    PromptedTextsConfig,
+    ScoreTextConfig,
+)
 from motif_jax.lm.sampling import Sampling
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
+from motif_jax.schema import read_section
 
 PAGE = "tokens.html"
 # Objects with `prompt`, and what else belongs to a line of the file of answers.
@@ -40,7 +48,7 @@ Questions = Sequence[Mapping[str, Any]]
 Answers = list[dict[str, Any]]
 
 
-def _check_scores(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfig) -> None:
+def _check_scores(config: ScoreTextConfig, tokenizer: Tokenizer, settings: ModelConfig) -> None:
     rows = text_files.read_questions(config.file, "file")
     all_have_candidates = all(row.get("candidates") is not None for row in rows)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
@@ -51,24 +59,26 @@ def _check_scores(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfi
     prompt_length.require(tokenizer, settings, prompts, candidates, special=special)
 
 
-def _prompts(config: ConfigDict, template: ChatTemplate | None, questions: Questions) -> list[Prompt]:
+def _prompts(
+    config: PromptedTextsConfig, template: ChatTemplate | None, questions: Questions
+) -> list[Prompt]:
     """The prompts of a file as the model gets them: texts, or turns (`config.chat`)."""
     return chat_prompts.chosen(config.chat, template, [question["prompt"] for question in questions])
 
 
-def _written(config: ConfigDict, questions: Questions) -> chat_prompts.WrittenPrompts:
+def _written(config: PromptedTextsConfig, questions: Questions) -> chat_prompts.WrittenPrompts:
     """The prompts of a file as texts."""
-    template = chat_template.read(fetch(config.model, "model"))
+    template = chat_template.read(fetch(config.model_name, "model"))
     return chat_prompts.write(_prompts(config, template, questions), template)
 
 
-def _with_candidates(config: ConfigDict, rows: Questions) -> Answers:
+def _with_candidates(config: ScoreTextConfig, rows: Questions) -> Answers:
     """Prompts with their candidates, by default those of config.candidates."""
     shared = config.candidates.split("|") if config.candidates else []
     return [{"prompt": row["prompt"], "candidates": row.get("candidates") or shared} for row in rows]
 
 
-def _score(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
+def _score(config: ScoreTextConfig, model: TextModel, questions: Questions, start: int) -> Answers:
     del start  # nothing is drawn
     prompts = _prompts(config, model.template, questions)
     candidates = [question["candidates"] for question in questions]
@@ -81,16 +91,16 @@ def _score(config: ConfigDict, model: TextModel, questions: Questions, start: in
     return answers
 
 
-def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfig) -> None:
+def _check_continuations(config: GenerateTextConfig, tokenizer: Tokenizer, settings: ModelConfig) -> None:
     try:
-        Sampling(**config.sampling.to_dict())
+        Sampling(**vars(config.sampling))
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
     if config.beams or config.sampling.greedy:
-        for key, default in resources.config("generate_text").sampling.items():
-            value = config.sampling[key]
+        for key, default in vars(ContinuationSampling()).items():
+            is_default = getattr(config.sampling, key) == default
             allowed = f"{default} with config.beams or config.sampling.greedy: nothing is drawn"
-            checks.require(value == default, f"sampling.{key}", value, allowed)
+            checks.require_key(config, f"sampling.{key}", is_default, allowed)
         allowed = "1 with config.sampling.greedy: every continuation would be the same"
         checks.require_key(config, "count", config.beams or config.count == 1, allowed)
     allowed = "texts with | between them, none of them empty"
@@ -99,20 +109,20 @@ def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: Mod
     prompt_length.require(tokenizer, settings, prompts, max_new_tokens=config.max_new_tokens, special=special)
 
 
-def _stops(config: ConfigDict) -> tuple[str, ...]:
+def _stops(config: GenerateTextConfig) -> tuple[str, ...]:
     return tuple(config.stops.split("|")) if config.stops else ()
 
 
-def _prompts_alone(config: ConfigDict, rows: Questions) -> Answers:
+def _prompts_alone(config: GenerateTextConfig, rows: Questions) -> Answers:
     del config
     return [{"prompt": row["prompt"]} for row in rows]
 
 
-def _continue(config: ConfigDict, model: TextModel, questions: Questions, start: int) -> Answers:
+def _continue(config: GenerateTextConfig, model: TextModel, questions: Questions, start: int) -> Answers:
     texts = model.generate(
         _prompts(config, model.template, questions),
         max_new_tokens=config.max_new_tokens,
-        sampling=None if config.beams else Sampling(**config.sampling.to_dict()),
+        sampling=None if config.beams else Sampling(**vars(config.sampling)),
         count=config.count,
         search=config.beams,
         stops=_stops(config),
@@ -122,10 +132,15 @@ def _continue(config: ConfigDict, model: TextModel, questions: Questions, start:
     return [{**question, "texts": written} for question, written in zip(questions, texts, strict=True)]
 
 
-class _PromptStage(NamedTuple):
+C = TypeVar("C", bound=PromptedTextsConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class _PromptStage(Generic[C]):
     """What a stage does with prompts.
 
     Attributes:
+      section: the class of its config.
       title: of the progress.
       verb: what the model must be able to do, for errors.
       output: the file of answers.
@@ -135,17 +150,19 @@ class _PromptStage(NamedTuple):
       answer: completes the questions from an index on.
     """
 
+    section: type[C]
     title: str
     verb: str
     output: str
     identity: Sequence[str]
-    check: Callable[[ConfigDict, Tokenizer, ModelConfig], None]
-    ask: Callable[[ConfigDict, Questions], Answers]
-    answer: Callable[[ConfigDict, TextModel, Questions, int], Answers]
+    check: Callable[[C, Tokenizer, ModelConfig], None]
+    ask: Callable[[C, Questions], Answers]
+    answer: Callable[[C, TextModel, Questions, int], Answers]
 
 
-_STAGES = {
+_STAGES: dict[str, _PromptStage[Any]] = {
     "score_text": _PromptStage(
+        section=ScoreTextConfig,
         title="score",
         verb="scores",
         output="scores.jsonl",
@@ -155,6 +172,7 @@ _STAGES = {
         answer=_score,
     ),
     "generate_text": _PromptStage(
+        section=GenerateTextConfig,
         title="generate",
         verb="writes",
         output="generated.jsonl",
@@ -179,9 +197,10 @@ _STAGES = {
 }
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    stage = _STAGES[config.stage]
-    run_folder.check_identity(workdir, config, stage.identity)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    stage = _STAGES[config_tree.stage]
+    run_folder.check_identity(workdir, config_tree, stage.identity)
+    config = read_section(stage.section, config_tree)
     if not config.model:
         raise UserError("config.model must name a folder with config.json, safetensors and tokenizer.json")
     folder = fetch(config.model, "model")
@@ -191,16 +210,18 @@ def check(config: ConfigDict, workdir: Path) -> None:
     stage.check(config, Tokenizer.read(folder, settings.vocab_size), settings)
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    stage = _STAGES[config.stage]
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    stage = _STAGES[config_tree.stage]
+    config: PromptedTextsConfig = read_section(stage.section, config_tree)
+    folder = fetch(config.model_name, "model")
     questions = stage.ask(config, text_files.read_questions(config.file, "file"))
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config, stage.identity):
-        text_files.pin(workdir, fetch(config.model, "model"), config.model)
-        not_applied = generation_config.unused(fetch(config.model, "model"))
-        if not_applied is not None and config.stage == "generate_text":
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, stage.identity):
+        text_files.pin(workdir, folder, config.model_name)
+        not_applied = generation_config.unused(folder)
+        if not_applied is not None and isinstance(config, GenerateTextConfig):
             print(f"note: {not_applied}", file=sys.stderr, flush=True)
 
-        model = language.load(config.model, dtype=config.dtype, batch=config.batch)
+        model = language.load(config.model_name, dtype=config.dtype, batch=config.batch)
         print(chat_prompts.in_words(config.chat, model.template), flush=True)
         with (
             text_files.AnswerFile(workdir / stage.output, questions, config.batch) as answers,
@@ -214,14 +235,14 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             return interruption.EXIT_CODE
         print(f"written: {workdir / stage.output}")
 
-        if config.get("page"):
+        if isinstance(config, ScoreTextConfig) and config.page:
             page = _token_page(config, model, questions[: config.page])
             atomic_write_text(workdir / PAGE, page)
             print(f"written: {workdir / PAGE}")
     return None
 
 
-def _token_page(config: ConfigDict, model: TextModel, questions: Questions) -> str:
+def _token_page(config: ScoreTextConfig, model: TextModel, questions: Questions) -> str:
     """The page of all candidates of prompts, token by token, the likeliest of each prompt first."""
     texts: list[TokenText] = []
     prompts = _prompts(config, model.template, questions)

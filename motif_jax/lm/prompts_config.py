@@ -5,8 +5,6 @@ from __future__ import annotations
 from motif_jax.core import sections
 from motif_jax.schema import length_key, non_negative, one_of, plain_key, positive, section_class, subsection
 
-_BATCH = positive(32, "prompts at a time")
-
 
 @section_class
 class PromptedTextsConfig:
@@ -20,6 +18,13 @@ class PromptedTextsConfig:
         "whether prompts are turns by the model's own chat template, a plain text the user's: 'auto': where the model has one; 'always'; 'never': "
         "plain text, as it is",
     )
+    batch: int = positive(32, "prompts at a time")
+    dtype: str = sections.DTYPE
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model; '' without one, which the commands refuse."""
+        return self.model or ""
 
 
 @section_class
@@ -31,8 +36,6 @@ class ScoreTextConfig(PromptedTextsConfig):
     )
     by_length: bool = plain_key(False, "divides log-probabilities by the number of tokens")
     page: int = non_negative(0, "prompts that tokens.html shows token by token; 0: no page")
-    batch: int = _BATCH
-    dtype: str = sections.DTYPE
 
 
 @section_class
@@ -54,5 +57,3 @@ class GenerateTextConfig(PromptedTextsConfig):
     beams: bool = plain_key(False, "searches `count` beams in place of drawing")
     stops: str = plain_key("", "texts before which a continuation ends, with | between them")
     sampling: ContinuationSampling = subsection(ContinuationSampling)
-    batch: int = _BATCH
-    dtype: str = sections.DTYPE
