@@ -17,13 +17,16 @@ from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.evaluation import ranking_tables, text_values
+from motif_jax.ilql.evaluation.config import RankTextConfig
 from motif_jax.ilql.tasks import registry
+from motif_jax.schema import read_section
 
 FILE = "ranks.json"
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(RankTextConfig, config_tree)
     agents = checks.listed(config.agents)
     checks.require_key(config, "agents", bool(agents), "run folders of train_text, with commas between")
     checks.require_key(config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text")
@@ -43,8 +46,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
         text_values.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    with run_folder.opened(workdir, config):
+def run(config_tree: ConfigDict, workdir: Path) -> None:
+    config = read_section(RankTextConfig, config_tree)
+    with run_folder.opened(workdir, config_tree):
         dialogues = read_dialogues(config)
         pairs = text_values.pairs_of(dialogues)
         of_agents: dict[str, Any] = {}
@@ -70,9 +74,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"written: {workdir / FILE}")
 
 
-def read_dialogues(config: ConfigDict) -> Dialogues:
+def read_dialogues(config: RankTextConfig) -> Dialogues:
     """The first dialogues, and those of the last one's group."""
-    dialogues = files.read(files.find(config.data, "data"))
+    dialogues = files.read(files.find(config.data or "", "data"))
     end = min(config.dialogues, len(dialogues))
     if end == 0:
         return dialogues[:0]
@@ -83,7 +87,7 @@ def read_dialogues(config: ConfigDict) -> Dialogues:
 
 
 def _ends(
-    ranked: Sequence[text_values.RankedUtterance], config: ConfigDict
+    ranked: Sequence[text_values.RankedUtterance], config: RankTextConfig
 ) -> Mapping[str, list[dict[str, Any]]]:
     """The first and the last of those that occur often enough."""
     frequent = [utterance._asdict() for utterance in ranked if utterance.times >= config.least_count]

@@ -7,7 +7,7 @@ from motif_jax.core.config import available_cores
 from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
 from motif_jax.motif.annotation.config import LexiconFile
 from motif_jax.play.keys import LANES
-from motif_jax.rl.reward_keys import QUANTILE, THRESHOLD, RewardCheckpoint
+from motif_jax.rl.reward_keys import RewardCheckpoint, ThresholdedReward
 from motif_jax.schema import (
     length_key,
     non_negative,
@@ -130,14 +130,12 @@ class ServeAnnotatorConfig:
 
 
 @section_class
-class ExaminedReward(RewardCheckpoint):
+class ExaminedReward(ThresholdedReward):
     """The reward that is explained."""
 
     dir: str | None = plain_key(
         None, "run folder of train_reward or configs/oni.py, or a file of export_reward"
     )
-    quantile: float | None = QUANTILE
-    threshold: str = THRESHOLD
 
 
 @section_class

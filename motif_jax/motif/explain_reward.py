@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from ml_collections import ConfigDict
 
-from motif_jax import schema
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder, text_bytes
 from motif_jax.core.errors import UserError
@@ -19,6 +18,7 @@ from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
 from motif_jax.motif import explanation_page
 from motif_jax.motif.compositions import find_compositions
+from motif_jax.motif.config import ExplainRewardConfig
 from motif_jax.motif.explanation import (
     Composition,
     ExplainedReward,
@@ -32,7 +32,8 @@ from motif_jax.motif.reward import reward_ratings
 from motif_jax.motif.reward.reward_function import as_rows, open_reward
 from motif_jax.motif.reward.reward_ratings import facts
 from motif_jax.play.messages import as_text
-from motif_jax.rl.reward_keys import Scoring
+from motif_jax.rl.reward_keys import RewardCheckpoint
+from motif_jax.schema import read_section
 
 # Best and worst messages that the terminal and the summary show.
 _MESSAGES_AN_END = 10
@@ -43,17 +44,15 @@ TABLE = "messages.csv"
 TEXTS = "texts.csv"
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
+def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError where a reward, the dataset or a text of the config cannot be used."""
-    run_folder.check_identity(workdir, config)
-    reward_dir = config.reward.dir
-    checks.require(
-        bool(reward_dir), "reward.dir", reward_dir, "a reward: give it with --config.reward.dir=DIR"
-    )
-    for key in ("reward", "other"):
-        path = config[key].dir
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(ExplainRewardConfig, config_tree)
+    is_named = bool(config.reward.dir)
+    checks.require_key(config, "reward.dir", is_named, "a reward: give it with --config.reward.dir=DIR")
+    for key, path in {"reward.dir": config.reward.dir, "other.dir": config.other.dir}.items():
         exists = not path or Path(path).exists()
-        checks.require(exists, f"{key}.dir", path, "a run folder or a .safetensors file")
+        checks.require(exists, key, path, "a run folder or a .safetensors file")
     if config.dataset_dir:
         checks.existing_folder(config, "dataset_dir")
 
@@ -71,15 +70,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     _rows_of_texts(config, models)
 
 
-def _open_models(config: ConfigDict) -> list[Any]:
+def _open_models(config: ExplainRewardConfig) -> list[Any]:
     """The reward, and the other one to compare it with if the config names one."""
-    sections = [config.reward]
+    sections: list[RewardCheckpoint] = [config.reward]
     if config.other.dir:
         sections.append(config.other)
-    return [open_reward(section.dir, section.step) for section in sections]
+    return [open_reward(section.dir or "", section.step) for section in sections]
 
 
-def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
+def _dataset_folder(config: ExplainRewardConfig, reward: Any) -> str | None:
     """The dataset whose messages are rated; None: the messages of the reward's own online run."""
     if not config.dataset_dir and getattr(reward, "step_counts", None):
         return None
@@ -95,12 +94,12 @@ def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
     return str(folder)
 
 
-def _texts(config: ConfigDict) -> list[str]:
+def _texts(config: ExplainRewardConfig) -> list[str]:
     """The texts of `config.text`, which are separated by |."""
     return config.text.split("|") if config.text else []
 
 
-def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
+def _rows_of_texts(config: ExplainRewardConfig, models: list[Any]) -> np.ndarray:
     """The texts of `config.text` as uint8 [N, 256]; UserError for one that cannot be rated."""
     texts = _texts(config)
     if texts:
@@ -114,9 +113,10 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
         raise UserError(f"config.text: {error}") from None
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
+def run(config_tree: ConfigDict, workdir: Path) -> None:
     """Rates the messages and the texts of the config; writes the page, the tables and the summary."""
-    with run_folder.opened(workdir, config):
+    config = read_section(ExplainRewardConfig, config_tree)
+    with run_folder.opened(workdir, config_tree):
         models = _open_models(config)
         folder = _dataset_folder(config, models[0])
         if folder is None:
@@ -150,11 +150,13 @@ def run(config: ConfigDict, workdir: Path) -> None:
                     f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages have no reward, since none of the "
                     f"{config.max_steps:,} steps read shows them: a larger --config.max_steps includes them"
                 )
-        print(threshold.describe(models[0].statistics, _scoring(config).quantile), end="")
+        print(threshold.describe(models[0].statistics, config.reward.quantile), end="")
         print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
-def _explanation(config: ConfigDict, models: list[Any], folder: str | None, data: Any) -> Explanation:
+def _explanation(
+    config: ExplainRewardConfig, models: list[Any], folder: str | None, data: Any
+) -> Explanation:
     """Rates the dataset's messages, and the texts of the config, with every reward."""
     texts = _texts(config)
     rows = _rows_of_texts(config, models)
@@ -201,18 +203,13 @@ def names_of(models: list[Any]) -> list[str]:
     return names
 
 
-def _scoring(config: ConfigDict) -> Scoring:
-    return schema.read_section(Scoring, config.reward)
-
-
-def _payment(config: ConfigDict, model: Any) -> Any:
+def _payment(config: ExplainRewardConfig, model: Any) -> Any:
     """The function from raw rewards to those that an agent is paid, with its `threshold`."""
-    scoring = _scoring(config)
-    return model.normalisation(True, scoring.level, fallback=scoring.quantile)
+    return model.normalisation(True, config.reward.level, fallback=config.reward.quantile)
 
 
 def _explained_reward(
-    config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any
+    config: ExplainRewardConfig, model: Any, name: str, rating: Any, history: Any, evaluations: Any
 ) -> ExplainedReward:
     payment = _payment(config, model)
     return ExplainedReward(

@@ -14,16 +14,19 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.run_folder import differences
 from motif_jax.motif.annotation import shards
+from motif_jax.motif.config import JoinDatasetsConfig
 from motif_jax.motif.pairs import layout, targets, writer
 from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.schema import read_section
 
 IDENTITY = ("stage", "dataset_dirs", "names")
 _PLAYERS = "players"
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
+def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError where the datasets do not fit each other, or one lacks a label file of `config.names`."""
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(JoinDatasetsConfig, config_tree)
     folders = checks.listed(config.dataset_dirs)
     checks.require_key(config, "dataset_dirs", len(folders) > 1, "at least two folders, with commas between")
     distinct = {Path(folder).resolve() for folder in folders}
@@ -42,9 +45,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
         writer.check_folder(workdir)
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
+def run(config_tree: ConfigDict, workdir: Path) -> None:
     """Writes the joined dataset into `workdir`, the pairs of the first dataset first."""
-    with run_folder.opened(workdir, config, IDENTITY):
+    config = read_section(JoinDatasetsConfig, config_tree)
+    with run_folder.opened(workdir, config_tree, IDENTITY):
         if _is_complete(workdir):
             # Of a writer that was killed behind its last file.
             shutil.rmtree(workdir / layout.STAGING, ignore_errors=True)
@@ -127,7 +131,7 @@ def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
     return [name for name in shared if name not in left_out]
 
 
-def _names(config: ConfigDict, datasets: Sequence[PairsDataset]) -> list[str]:
+def _names(config: JoinDatasetsConfig, datasets: Sequence[PairsDataset]) -> list[str]:
     """The label files to join: those of `config.names`, else all that every dataset has."""
     shared = [
         name

@@ -12,12 +12,15 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.motif.annotation import ensembles, shards
 from motif_jax.motif.annotation.labels import counts
+from motif_jax.motif.config import MergeAnnotationsConfig
 from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.schema import read_section
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
+def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError unless the label files exist and fit the dataset, and the new name is free."""
-    run_folder.check_identity(workdir, config)
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(MergeAnnotationsConfig, config_tree)
     checks.existing_folder(config, "dataset_dir")
     dataset = PairsDataset.open(config.dataset_dir, need=())
     names = _names(config, dataset)
@@ -32,10 +35,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require_key(config, "names", len(names) > 1, "at least two label files, separated by commas")
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
+def run(config_tree: ConfigDict, workdir: Path) -> None:
     """Prints and writes the agreement; with `config.name` also combines the labels."""
+    config = read_section(MergeAnnotationsConfig, config_tree)
     dataset = PairsDataset.open(config.dataset_dir, need=())
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config_tree):
         names = _names(config, dataset)
         votes = [ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names]
         tables = ensembles.tables(votes)
@@ -59,7 +63,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         atomic_write_json(workdir / "summary.json", summary)
 
 
-def _names(config: ConfigDict, dataset: PairsDataset) -> list[str]:
+def _names(config: MergeAnnotationsConfig, dataset: PairsDataset) -> list[str]:
     """The label files to compare: those of `config.names`, else all of the dataset but the one that is written."""
     names = checks.listed(config.names)
     if not names:

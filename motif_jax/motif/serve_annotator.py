@@ -14,14 +14,16 @@ from motif_jax.core.verdicts import FORMS
 from motif_jax.motif.annotation.annotator import annotator_class, check_annotator
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.serve import ChatJudge, handle, own_prompts
-from motif_jax.schema import read_open_section
+from motif_jax.motif.config import ServeAnnotatorConfig
+from motif_jax.schema import read_open_section, read_section
 
 NEEDS_WORKDIR = False
 
 
-def check(config: ConfigDict, workdir: Path | None) -> None:
+def check(config_tree: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError unless the annotator judges texts without a language model, and can be served at this address."""
     del workdir
+    config = read_section(ServeAnnotatorConfig, config_tree)
     checks.require_key(config, "host", bool(config.host.strip()), "an address or name, such as 127.0.0.1")
     _key(config)
     checks.require_key(config, "model", bool(config.model), "the name that clients ask for")
@@ -29,16 +31,17 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     can_be_served = annotator.reads_items and not annotator.reads_prompt
     checks.require_key(config, "annotator", can_be_served, "one that judges texts without a language model")
     for form in annotator.forms:
-        check_annotator(read_open_section(AnnotatorConfig, config), form)
+        check_annotator(_annotator_config(config_tree), form)
     if config.prompt_file:
         is_file = os.path.isfile(config.prompt_file)
         checks.require_key(config, "prompt_file", is_file, "a prompt file, or empty")
         own_prompts(config.prompt_file)
 
 
-def run(config: ConfigDict, workdir: Path | None) -> int:
+def run(config_tree: ConfigDict, workdir: Path | None) -> int:
     """Serves until the process is stopped."""
     del workdir
+    config = read_section(ServeAnnotatorConfig, config_tree)
     key = _key(config)
     forms = ", ".join(form.name for form in FORMS if form in annotator_class(config.annotator).forms)
 
@@ -53,7 +56,7 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         url = f"http://{host}:{port}/v1"
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{access}", flush=True)
 
-    judge = ChatJudge(read_open_section(AnnotatorConfig, config), config.model, config.prompt_file)
+    judge = ChatJudge(_annotator_config(config_tree), config.model, config.prompt_file)
     serving = http_server.serve(
         functools.partial(handle, judge),
         config.host,
@@ -67,7 +70,12 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
     return 0
 
 
-def _key(config: ConfigDict) -> str:
+def _annotator_config(config_tree: ConfigDict) -> AnnotatorConfig:
+    """The keys of the annotator; one from outside the package may have keys of its own."""
+    return read_open_section(AnnotatorConfig, config_tree)
+
+
+def _key(config: ServeAnnotatorConfig) -> str:
     """The key that clients must send, '' for none. Raises UserError: the variable is named, but holds no usable key."""
     key = os.environ.get(config.key_variable, "").strip()
     is_usable = not config.key_variable or (bool(key) and key.isprintable())

@@ -20,13 +20,14 @@ from motif_jax.core.verdicts import SINGLE, YES
 from motif_jax.display.statistics import Estimate, wilson
 from motif_jax.motif.reward.reward_function import open_reward
 from motif_jax.oni import label_config
-from motif_jax.oni.config import Budget
+from motif_jax.oni.config import Budget, CheckRewardConfig
 from motif_jax.oni.label_service import LabelService
 from motif_jax.oni.label_set import WIDTH
 from motif_jax.oni.online_model import is_online_run
 from motif_jax.play import evaluation_files
 from motif_jax.play.messages import message_of
 from motif_jax.rl.config import agent_config
+from motif_jax.schema import read_section
 
 SUMMARY = "agreement.json"
 # Kinds that say yes or no to a message.
@@ -35,9 +36,10 @@ _KINDS = ("classification", "retrieval")
 _EXAMPLES = 10
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
+def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError unless the run's reward says yes or no to a message."""
-    run_folder.check_identity(workdir, config)
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(CheckRewardConfig, config_tree)
     folder = checks.existing_folder(config, "reward.dir")
     run = run_folder.read_config(folder)
     can_be_checked = is_online_run(run) and run["reward"]["kind"] in _KINDS
@@ -58,15 +60,17 @@ class JudgeAgreement(NamedTuple):
     against: list[str]
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
+def run(config_tree: ConfigDict, workdir: Path) -> None:
     """Compares and writes agreement.json.
 
     Two sets of messages are compared: those that the agent often saw and the reward was trained on, and those that were never
     labelled, of which the annotator is asked now. Raises UserError if reward and annotator agree on a smaller share of the
     first set than `config.minimum`.
     """
-    with run_folder.opened(workdir, config):
-        reward: Any = open_reward(config.reward.dir, config.reward.step)
+    config = read_section(CheckRewardConfig, config_tree)
+    folder = Path(config.reward.dir or "")
+    with run_folder.opened(workdir, config_tree):
+        reward: Any = open_reward(folder, config.reward.step)
 
         labels = {text: label for text, (label, _) in reward.labels.items()}
         frequent = {
@@ -77,7 +81,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         frequent_agreement = compare(frequent, labels, _verdicts(reward, list(frequent)))
 
         unlabelled = _never_labelled(config, reward)
-        answers = _ask(Path(config.reward.dir), list(unlabelled), config.wait_seconds)
+        answers = _ask(folder, list(unlabelled), config.wait_seconds)
         answered = {text: unlabelled[text] for text in answers}
         new_agreement = compare(answered, answers, _verdicts(reward, list(answers)))
 
@@ -128,7 +132,7 @@ def compare(
     return JudgeAgreement(share, len(step_counts), against)
 
 
-def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
+def _never_labelled(config: CheckRewardConfig, reward: Any) -> dict[str, int]:
     """Messages of the run, and of the evaluation, without a label in the log: text -> steps, the most frequent."""
     step_counts = Counter(reward.step_counts)
     if config.evaluation:

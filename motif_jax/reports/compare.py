@@ -23,8 +23,10 @@ from motif_jax.published import evaluation_logs, glam_results, results
 from motif_jax.reports import claims, comparison_page, efficiency, probe_report, run_report
 from motif_jax.reports.comparison import Comparison, RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
+from motif_jax.reports.config import CompareConfig
 from motif_jax.reports.smoothing import LEAST, learning_curve
 from motif_jax.rl.reward_keys import MESSAGE
+from motif_jax.schema import read_section
 
 # Exit code where the games do not carry a claim.
 NOT_CARRIED = 1
@@ -36,8 +38,9 @@ _COEFFICIENTS = ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic_sc
 _MOTIF_KEYS = ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(CompareConfig, config_tree)
     checks.require_key(config, "methods", bool(config.methods or config.published), "given, or published")
     methods = read_methods(config.methods)
     _check_folders(methods, config.measure)
@@ -173,7 +176,7 @@ def _kind(folder: Path) -> str:
     )
 
 
-def _task_names(config: ConfigDict) -> dict[str, str]:
+def _task_names(config: CompareConfig) -> dict[str, str]:
     """The task's name in the published file -> its name here."""
     names = {}
     for part in checks.listed(config.published_tasks):
@@ -183,7 +186,7 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
     return names
 
 
-def _single_evaluations(config: ConfigDict) -> Mapping[str, Mapping[str, Any]]:
+def _single_evaluations(config: CompareConfig) -> Mapping[str, Mapping[str, Any]]:
     """The evaluations of the methods that are one evaluation each, for claims and measures; {} where neither is wanted."""
     if not (config.claims or config.measures):
         return {}
@@ -199,7 +202,7 @@ def _single_evaluations(config: ConfigDict) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _read_claims(
-    config: ConfigDict, evaluations: Mapping[str, Mapping[str, Any]]
+    config: CompareConfig, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[claims.Claim]]:
     """The keys in `config.measures` and the claims. Raises UserError where the evaluations have no comparable numbers of them."""
     measures = checks.listed(config.measures)
@@ -213,12 +216,13 @@ def _read_claims(
     return measures, parsed_claims
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders, compares, and writes page, tables and plots; returns 1 where a claim does not hold."""
+    config = read_section(CompareConfig, config_tree)
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     scores = _read_folders(data, config)
     if config.published is not None:
-        _add_published_curves(data, config)
+        _add_published_curves(data, Path(config.published), _task_names(config))
     if scores:
         data.comparison = _compared(scores, config)
     data.efficiency_steps = config.efficiency_steps
@@ -231,7 +235,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         lexicon = load_lexicon(config.lexicon.file)
         data.claims = claims.side_by_side(evaluations, measures, parsed_claims, lexicon, config.resamples)
 
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config_tree):
         _write(config, workdir, data)
     failed = []
     if data.claims is not None:
@@ -242,7 +246,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     return None
 
 
-def _read_folders(data: ComparisonData, config: ConfigDict) -> list[RunScore]:
+def _read_folders(data: ComparisonData, config: CompareConfig) -> list[RunScore]:
     """The scores of evaluations; adds the learning curves of trainings, probes and provenance to `data`."""
     scores: list[RunScore] = []
     seeds: dict[str, dict[str, list[Curve]]] = {}
@@ -268,29 +272,28 @@ def _read_folders(data: ComparisonData, config: ConfigDict) -> list[RunScore]:
     return scores
 
 
-def _add_published_curves(data: ComparisonData, config: ConfigDict) -> None:
-    data.published = Path(config.published).name
-    names = _task_names(config)
-    for result in results.read_published(config.published):
-        task = names.get(result.task, result.task)
+def _add_published_curves(data: ComparisonData, file: Path, task_names: Mapping[str, str]) -> None:
+    data.published = file.name
+    for result in results.read_published(file):
+        task = task_names.get(result.task, result.task)
         line = learning_curve(f"{result.method}, published", result.seeds, dashed=True)
         data.curves.setdefault(task, []).append(line)
 
 
-def _compared(scores: list[RunScore], config: ConfigDict) -> Comparison:
+def _compared(scores: list[RunScore], config: CompareConfig) -> Comparison:
     table = collect_scores(scores, "")
-    if config.normalise_zero is not None:
+    if config.normalise_zero is not None and config.normalise_one is not None:
         table = normalise(table, config.normalise_zero, config.normalise_one)
     elif len(table.tasks) > 1:
         print("note: tasks have their own scales; normalise_zero and normalise_one let them be averaged")
     return compare(table, config.resamples, config.seed)
 
 
-def _learned(method: str, folder: Path, kind: str, config: ConfigDict) -> efficiency.Learned:
+def _learned(method: str, folder: Path, kind: str, config: CompareConfig) -> efficiency.Learned:
     """The learning curve of a training here, or of GLAM's log.csv."""
     if kind == "log":
         curve = glam_results.read_curve(folder, config.measure)
-        return efficiency.Learned(method, config.published_task, curve)
+        return efficiency.Learned(method, config.published_task or "", curve)
     task, curve = _training_curve(folder, config.measure)
     return efficiency.Learned(method, task, curve)
 
@@ -305,7 +308,7 @@ def _score(method: str, folder: Path, key: str) -> RunScore:
     return RunScore(method, evaluation["plan"]["environment"], score, evaluation_files.games(evaluation, key))
 
 
-def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
+def _published_score(method: str, path: Path, config: CompareConfig) -> RunScore:
     """The mean of a published tool's episodes; which games they were, its files do not say."""
     if path.suffix == ".npy":
         returns = glam_results.read_returns(path)
@@ -321,7 +324,7 @@ def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(numbers_by_key)}")
     if not np.isfinite(numbers).all():
         raise UserError(f"config.measure={config.measure}: {path} has numbers of it that are not finite")
-    return RunScore(method, config.published_task, float(numbers.mean()), {})
+    return RunScore(method, config.published_task or "", float(numbers.mean()), {})
 
 
 def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
@@ -336,7 +339,7 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
     return environment["name"], episodes[key]
 
 
-def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
+def _write(config: CompareConfig, workdir: Path, data: ComparisonData) -> None:
     # An earlier comparison in this folder may have had tables that this one has not.
     for suffix in ("json", "md", "tex"):
         (workdir / f"comparison.{suffix}").unlink(missing_ok=True)

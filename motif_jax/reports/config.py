@@ -5,17 +5,15 @@ from __future__ import annotations
 from motif_jax.core import sections
 from motif_jax.motif.annotation.config import LexiconFile
 from motif_jax.play.keys import RESAMPLES
-from motif_jax.rl.reward_keys import QUANTILE, THRESHOLD, RewardCheckpoint
+from motif_jax.rl.reward_keys import ThresholdedReward
 from motif_jax.schema import plain_key, positive, section_class, subsection
 
 
 @section_class
-class ReportedReward(RewardCheckpoint):
+class ReportedReward(ThresholdedReward):
     """The reward of a page."""
 
     dir: str | None = plain_key(None, "run folder of train_reward")
-    quantile: float | None = QUANTILE
-    threshold: str = THRESHOLD
 
 
 @section_class

@@ -33,9 +33,11 @@ from motif_jax.reports import (
     success,
     text_section,
 )
+from motif_jax.reports.config import ReportConfig
 from motif_jax.reports.glance import compared, headline
 from motif_jax.reports.run_data import RunData, read_reward_summary
 from motif_jax.rl import paid_texts
+from motif_jax.schema import read_section
 
 _TOKENS = "tokens.html"
 STAGES = {
@@ -48,8 +50,9 @@ FOLDERS = ("dataset_dir", *STAGES)
 _PLAYERS = {FIXED: "fixed shares", RANDOM: RANDOM, BOT: BOT}
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(ReportConfig, config_tree)
     folder_keys = [key for key in FOLDERS if checks.dotted(config, key)]
     for key in folder_keys:
         folder = checks.existing_folder(config, key)
@@ -62,7 +65,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     players = ("step-*.html", "a folder with players (step-*.html) made by replay")
     needed_files = {"replays": players, "evaluations": finished, "yardsticks": finished}
     for key, (pattern, allowed) in needed_files.items():
-        folders = folders_of(config[key])
+        folders = folders_of(checks.dotted(config, key))
         for number, folder in enumerate(folders):
             checks.require(any(folder.glob(pattern)), key, str(folder), allowed)
             is_new = folder.resolve() not in {earlier.resolve() for earlier in folders[:number]}
@@ -96,15 +99,17 @@ def folders_of(text: str) -> list[Path]:
     return list(map(Path, checks.listed(text)))
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first evaluation does not lead.
 
     With `config.follow` it is written again while the agent's training goes on; an interruption ends that with its exit code.
     """
+    config = read_section(ReportConfig, config_tree)
     if config.follow:
-        return _follow(config, workdir)
+        with run_folder.opened(workdir, config_tree):
+            return _follow(config, workdir)
     data = _read(config, workdir)
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config_tree):
         path = _write(config, workdir, data)
     _print(data, path)
     _, kind = compared(data)
@@ -115,10 +120,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     return None
 
 
-def _follow(config: ConfigDict, workdir: Path) -> int | None:
+def _follow(config: ReportConfig, workdir: Path) -> int | None:
     """Writes the page again and again while the training goes on; each page is a line on the terminal."""
     # The films' rewards are computed beside the training, which may have the accelerator to itself.
     os.environ["JAX_PLATFORMS"] = "cpu"
+    training = Path(config.agent.dir or "")
 
     def write(is_running: bool) -> None:
         try:
@@ -130,7 +136,7 @@ def _follow(config: ConfigDict, workdir: Path) -> int | None:
             print(f"no page this time: {error}", file=sys.stderr, flush=True)
             return
         try:
-            data.newest_film = newest_film.write(Path(config.agent.dir), workdir)
+            data.newest_film = newest_film.write(training, workdir)
         except UserError as error:  # a page without a film says more than none
             print(f"no film of the newest recorded game: {error}", file=sys.stderr, flush=True)
         path = _write(config, workdir, data, config.follow_seconds if is_running else None)
@@ -139,11 +145,10 @@ def _follow(config: ConfigDict, workdir: Path) -> int | None:
         else:
             _print(data, path)
 
-    with run_folder.opened(workdir, config):
-        return following.follow(Path(config.agent.dir), config.follow_seconds, write)
+    return following.follow(training, config.follow_seconds, write)
 
 
-def _read(config: ConfigDict, workdir: Path) -> RunData:
+def _read(config: ReportConfig, workdir: Path) -> RunData:
     """What the folders of the config hold at this moment."""
     data = RunData(title=config.title, lead=config.lead)
     _read_dataset_and_reward(data, config)
@@ -162,7 +167,7 @@ def _read(config: ConfigDict, workdir: Path) -> RunData:
     return data
 
 
-def _read_dataset_and_reward(data: RunData, config: ConfigDict) -> None:
+def _read_dataset_and_reward(data: RunData, config: ReportConfig) -> None:
     dataset = None
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
@@ -177,7 +182,9 @@ def _read_dataset_and_reward(data: RunData, config: ConfigDict) -> None:
         if not architecture.message_only:
             data.reward_reads = architecture.fields
         elif dataset is not None:
-            data.liked, data.message_curves = reward_values.liked_messages(config, dataset)
+            data.liked, data.message_curves = reward_values.liked_messages(
+                config.reward, config.max_messages, dataset
+            )
         data.reward_train = metric_files.read_csv(folder / "train_metrics.csv")
         data.reward_validation = metric_files.read_csv(folder / "val_metrics.csv")
         data.reward_summary = read_reward_summary(folder)
@@ -187,7 +194,7 @@ def _read_dataset_and_reward(data: RunData, config: ConfigDict) -> None:
             data.reward_summary = rows[-1] if rows else {}
 
 
-def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
+def _read_trainings(data: RunData, config: ReportConfig, workdir: Path) -> None:
     """Reads the metrics and episodes of the agent's training, of a language model's, and of an agent's that speaks."""
     if config.agent.dir:
         data.metrics = metric_files.read_metrics(config.agent.dir)
@@ -206,7 +213,7 @@ def _read_trainings(data: RunData, config: ConfigDict, workdir: Path) -> None:
         data.text = metric_files.read_metrics(config.text.dir)
 
 
-def _read_evaluations(data: RunData, config: ConfigDict, workdir: Path) -> None:
+def _read_evaluations(data: RunData, config: ReportConfig, workdir: Path) -> None:
     """Reads evaluations and yardsticks; the first one's games can be watched."""
     evaluations = folders_of(config.evaluations)
     yardsticks = folders_of(config.yardsticks)
@@ -239,7 +246,7 @@ def _add_evaluation(data: RunData, folder: Path) -> str:
     return name
 
 
-def _write(config: ConfigDict, workdir: Path, data: RunData, renewed_after: int | None = None) -> Path:
+def _write(config: ReportConfig, workdir: Path, data: RunData, renewed_after: int | None = None) -> Path:
     """Writes the page and its files, and returns the page's path. A browser loads the page anew after `renewed_after` seconds."""
     lines = run_report.lines(data)
     sections = run_report.sections(data)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.core import run_folder
 from motif_jax.core.distinct import distinct_rows
@@ -16,8 +15,7 @@ from motif_jax.play import messages
 from motif_jax.reports import learned_reward
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage
-from motif_jax.rl.reward_keys import Scoring
-from motif_jax.schema import read_section
+from motif_jax.rl.reward_keys import ThresholdedReward
 
 # Evaluations or checkpoints of a reward that the page shows.
 MAX_EVALUATIONS = 12
@@ -68,39 +66,46 @@ def read_learned(folder: Path) -> LabelLogReport | None:
     return report
 
 
-def liked_messages(config: ConfigDict, dataset: PairsDataset) -> tuple[list[LikedMessage], dict[str, Curve]]:
+def liked_messages(
+    section: ThresholdedReward, max_messages: int, dataset: PairsDataset
+) -> tuple[list[LikedMessage], dict[str, Curve]]:
     """The rewards of the most frequent messages, and those of the extreme ones over the reward's training."""
     from motif_jax.motif.reward import reward_function
 
     dataset_messages = dataset.data["message"]
     texts, ids = distinct_rows(dataset_messages.reshape(-1, dataset_messages.shape[-1]))
     counts = np.bincount(ids.reshape(-1), minlength=len(texts))
-    frequent = np.argsort(-counts, kind="stable")[: config.max_messages]
+    frequent = np.argsort(-counts, kind="stable")[:max_messages]
     texts = texts[frequent]
-    reward = reward_function.load(config.reward.dir, config.reward.step)
+    folder = section.dir or ""
+    reward = reward_function.load(folder, section.step)
     normalised = reward(texts)
-    scoring = read_section(Scoring, config.reward)
-    paid = reward.intrinsic(texts, scoring.level, scoring.quantile)
+    paid = reward.intrinsic(texts, section.level, section.quantile)
     liked = [
         LikedMessage(messages.as_text(text), int(count), float(value), float(paid_value))
         for text, count, value, paid_value in zip(texts, counts[frequent], normalised, paid, strict=True)
     ]
-    return liked, _message_curves(config, texts, normalised)
+    return liked, _message_curves(folder, section.step, texts, normalised)
 
 
-def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarray) -> dict[str, Curve]:
-    """Message -> its reward over the evaluations of the training, of the messages with the highest and the lowest."""
+def _message_curves(
+    folder: str, last: int | None, texts: np.ndarray, normalised: np.ndarray
+) -> dict[str, Curve]:
+    """Message -> its reward over the evaluations of the training, of the messages with the highest and the lowest.
+
+    Args:
+      last: the last evaluation that counts; None: all count.
+    """
     from motif_jax.motif.reward import reward_function
     from motif_jax.motif.reward.reward_model import saved_steps
 
-    last = config.reward.step
-    steps = [step for step in saved_steps(config.reward.dir) if last is None or step <= last]
+    steps = [step for step in saved_steps(folder) if last is None or step <= last]
     if len(steps) > MAX_EVALUATIONS:
         spread = np.linspace(0, len(steps) - 1, MAX_EVALUATIONS).round().astype(int)
         steps = [steps[index] for index in dict.fromkeys(spread.tolist())]
     order = np.argsort(-normalised, kind="stable").tolist()
     extremes = list(dict.fromkeys([*order[:_EXTREMES], *order[-_EXTREMES:]]))
-    values = [reward_function.load(config.reward.dir, step)(texts[extremes]) for step in steps]
+    values = [reward_function.load(folder, step)(texts[extremes]) for step in steps]
     by_step = np.array(values, np.float64)  # [evaluations, messages]
     curves = {}
     for column, row in enumerate(extremes):

@@ -45,21 +45,26 @@ class RewardCheckpoint:
 
 
 @section_class
-class Scoring:
+class ThresholdedReward(RewardCheckpoint):
+    """A trained reward, and the threshold above which it pays."""
+
+    quantile: float | None = QUANTILE
+    threshold: Any = THRESHOLD
+
+    @property
+    def level(self) -> float | str | None:
+        """The argument `quantile` of `RewardModel.normalisation`."""
+        return "auto" if self.threshold == "auto" else self.quantile
+
+
+@section_class
+class Scoring(ThresholdedReward):
     """The reward that rates episodes."""
 
     dir: str | None = plain_key(
         None,
         "a reward run, or its .safetensors file; None: the agent's (or evaluation's) own, if there is one, with its settings; empty: none",
     )
-    step: int | None = REWARD_STEP
     normalise: bool = NORMALISE
-    quantile: float | None = QUANTILE
-    threshold: Any = THRESHOLD
     count_exponent: float = COUNT_EXPONENT
     by: str = BY
-
-    @property
-    def level(self) -> float | str | None:
-        """The argument `quantile` of `RewardModel.normalisation`."""
-        return "auto" if self.threshold == "auto" else self.quantile
