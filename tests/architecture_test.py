@@ -55,9 +55,9 @@ ONLY_IN = {
     "crafter": ("envs/crafter/",),
     "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
 }
-MOST_LINES = 400
-MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
-MOST_WORDS = 10  # of a test's name, after "test_"
+MAX_LINES = 400
+MAX_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
+MAX_WORDS = 10  # of a test's name, after "test_"
 # What a user imports keeps its name, whatever stands below it.
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
 
@@ -125,7 +125,7 @@ def test_every_folder_with_modules_is_a_package() -> None:
 def test_no_file_is_too_long_to_read() -> None:
     files = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "launch").glob("*.py")]
     lines = {str(file): len(file.read_text(encoding="utf-8").splitlines()) for file in files}
-    assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
+    assert {file: count for file, count in lines.items() if count > MAX_LINES} == {}
 
 
 def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
@@ -146,7 +146,7 @@ def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
                     constructors[file, part.lineno] = len(arguments) - 1
     assert pmap == {"core/devices/parallel.py"}
     assert {name: files for name, files in classes.items() if len(files) > 1} == {}
-    assert {constructor: count for constructor, count in constructors.items() if count > MOST_ARGUMENTS} == {}
+    assert {constructor: count for constructor, count in constructors.items() if count > MAX_ARGUMENTS} == {}
 
 
 def test_files_do_not_import_each_other_in_circles() -> None:
@@ -169,7 +169,7 @@ def test_names_of_tests_have_ten_words_at_most() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 words = node.name.removeprefix("test_").split("_")
-                if len(words) > MOST_WORDS:
+                if len(words) > MAX_WORDS:
                     long_names.append(f"{file}:{node.lineno} {node.name}")
     assert long_names == []
 

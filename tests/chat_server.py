@@ -29,7 +29,7 @@ class Server:
         self.requests = []
         self.times = []
         self.keys = set()
-        self.most_at_once = 0
+        self.max_at_once = 0
         # Set, or set when two requests are there at the same time: until then the first one is kept waiting.
         self.met = threading.Event()
         self.met.set()
@@ -46,7 +46,7 @@ class Server:
                     outer.keys.add(self.headers["Authorization"])
                     number = len(outer.requests)
                     outer._running += 1
-                    outer.most_at_once = max(outer.most_at_once, outer._running)
+                    outer.max_at_once = max(outer.max_at_once, outer._running)
                     if outer._running > 1:
                         outer.met.set()
                 outer.met.wait(60)

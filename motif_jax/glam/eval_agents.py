@@ -200,9 +200,9 @@ def _zero_shot(config: LevelPolicy) -> EvalAgent:
 
 def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     folder = config.policy
-    which = config.agent.checkpoint
+    checkpoint = config.agent.checkpoint
     level = config.environment.name
-    evaluation_setup.check_checkpoint(which)
+    evaluation_setup.check_checkpoint(checkpoint)
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
@@ -214,7 +214,7 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
         name = level
     kind = agent_networks.class_of(trained)
     network = kind.make(trained, spec)
-    params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
+    params, step = agent_policy.restore(folder, checkpoint if pinned is None else str(pinned), network)
     base = PlayedLevel(name, options)
     policy = _policies(trained, base, lambda _: params)
     digests = dict(kind.file_digests(trained))

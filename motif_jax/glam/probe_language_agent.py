@@ -30,9 +30,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     checks.existing_folder(config, "policy")
     checks.require(bool(config.probes.prompts), "probes.prompts", "", "'own' or a JSON file")
-    which = config.checkpoint
-    is_valid = which in ("all", "latest", "best") or checks.is_natural(which)
-    checks.require(is_valid, "checkpoint", which, "all, latest, best or a step")
+    checkpoint = config.checkpoint
+    is_valid = checkpoint in ("all", "latest", "best") or checks.is_natural(checkpoint)
+    checks.require(is_valid, "checkpoint", checkpoint, "all, latest, best or a step")
     agent_probes, _ = _open_agent(config)
     if config.must_be_right:
         _check_right_actions(config, agent_probes)

@@ -32,7 +32,7 @@ def picked(cache: Cache, index: jax.Array) -> Cache:
     return _mapped(lambda leaf: taken(leaf, index, 1), cache)
 
 
-def beside(a: Cache, b: Cache) -> Cache:
+def join_continuations(a: Cache, b: Cache) -> Cache:
     """Joins the continuations of two caches of the same rows; `slot` is that of `b`."""
     return _mapped(lambda x, y: jnp.concatenate([x, y], axis=1), a, b)
 

@@ -107,11 +107,11 @@ def say_unused(source: object, names: Sequence[str]) -> None:
         )
 
 
-def misfit(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], others: int = 0) -> str:
+def misfit(name: str, shape: tuple[int, ...], expected_shape: tuple[int, ...], others: int = 0) -> str:
     """A tensor of another shape than config.json asks for, and the number of others, in words."""
-    turned = " (is it transposed?)" if len(shape) > 1 and shape == wanted[::-1] else ""
+    turned = " (is it transposed?)" if len(shape) > 1 and shape == expected_shape[::-1] else ""
     more = f", nor do {others} others" if others else ""
-    return f"tensor {name} is {list(shape)}, which does not fit config.json: {list(wanted)} expected{turned}{more}"
+    return f"tensor {name} is {list(shape)}, which does not fit config.json: {list(expected_shape)} expected{turned}{more}"
 
 
 def _unused(

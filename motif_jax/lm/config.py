@@ -23,7 +23,7 @@ _QUANTISER_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_confi
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
 # Larger than any existing model.
 _LARGEST_SIZE = 1 << 24
-_MOST_LAYERS = 1 << 12
+_MAX_LAYERS = 1 << 12
 _LONGEST = 1 << 31
 _SIZES = (
     "vocab_size", "width", "layers", "heads", "key_value_heads", "head_width", "feed_forward", "max_length", "encoder_layers",
@@ -251,8 +251,8 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 def _sensible(config: ModelConfig, source: str) -> ModelConfig:
     """The config, with a padding token of the table; UserError for sizes that no model has, before arrays of that size are made."""
     largest = {
-        "layers": _MOST_LAYERS,
-        "encoder_layers": _MOST_LAYERS,
+        "layers": _MAX_LAYERS,
+        "encoder_layers": _MAX_LAYERS,
         "max_length": _LONGEST,
         "window": _LONGEST,
     }

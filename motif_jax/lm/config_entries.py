@@ -152,9 +152,9 @@ def _of_types(
     prefix: str,
 ) -> dict[str, Any]:
     present = {name: value for name, value in values.items() if value is not None}
-    for name, (fits, wanted) in kinds.items():
+    for name, (fits, description) in kinds.items():
         if name in present and not fits(present[name]):
-            raise UserError(f"{source}: {prefix}{name} is {present[name]!r}, must be {wanted}")
+            raise UserError(f"{source}: {prefix}{name} is {present[name]!r}, must be {description}")
     return present
 
 

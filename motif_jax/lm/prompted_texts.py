@@ -255,16 +255,16 @@ def _candidate_texts(
     model: TextModel, number: int, prompt: Prompt, candidates: Sequence[str]
 ) -> list[TokenText]:
     ((written,), _) = chat_prompts.write([prompt], model.template)
-    looks = model.look([prompt] * len(candidates), candidates)
-    totals = [float(look.log_probs[look.start :].sum()) for look in looks]
+    scored = model.token_log_probs([prompt] * len(candidates), candidates)
+    totals = [float(candidate.log_probs[candidate.start :].sum()) for candidate in scored]
     texts = []
     for index in sorted(range(len(candidates)), key=lambda index: -totals[index]):
-        look = looks[index]
+        candidate = scored[index]
         text = TokenText(
             title=f"{number}: {candidates[index]}",
-            pieces=look.pieces,
-            rows={"log-probability (nats)": look.log_probs, "entropy (nats)": look.entropies},
-            start=look.start,
+            pieces=candidate.pieces,
+            rows={"log-probability (nats)": candidate.log_probs, "entropy (nats)": candidate.entropies},
+            start=candidate.start,
             note=f"log-probability {totals[index]:.3f} after: {written}",
         )
         texts.append(text)

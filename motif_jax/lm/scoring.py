@@ -125,7 +125,7 @@ def _logits_of_tokens(
     return logit, normaliser
 
 
-def look(
+def token_log_probs(
     model: LanguageModel,
     params: Any,
     prompt: jax.Array,

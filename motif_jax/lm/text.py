@@ -63,7 +63,7 @@ class TextModel:
         self._score = jax.jit(functools.partial(scoring.score, model), static_argnames="by_length")
         self._states = jax.jit(model.prefill)
         self._segments = Segments(model)
-        self._looked = jax.jit(functools.partial(scoring.look, model))
+        self._token_log_probs = jax.jit(functools.partial(scoring.token_log_probs, model))
         search = functools.partial(beams.beam_search, model)
         self._search = jax.jit(search, static_argnames=("limits", "beams"))
 
@@ -192,7 +192,7 @@ class TextModel:
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
-    def look(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[TokenLogProbs]:
+    def token_log_probs(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[TokenLogProbs]:
         """The model's log-probabilities and entropies at each token of texts after their prompts; see `display.token_page`.
 
         For a decoder alone a prompt may be empty.
@@ -202,32 +202,32 @@ class TextModel:
         """
         settings = self.model.config
         config.require_decoder(settings, "scores")
-        looks: dict[int, TokenLogProbs] = {}
+        log_probs_of: dict[int, TokenLogProbs] = {}
         chat_prompts.require_list(texts, "texts")
         prompts, special = chat_prompts.write(prompts, self.template)
         if len(prompts) != len(texts):
             raise UserError(f"{len(texts)} texts for {len(prompts)} prompts: must be one for each")
         both = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
         for positions in self._batches(self.tokenizer.encode(both, special), 0):
-            asked = [prompts[position] for position in positions]
+            read_prompts = [prompts[position] for position in positions]
             answers = [texts[position] for position in positions]
             if settings.encoder_layers:
                 shown = self.tokenizer.encode(answers, special=False)
                 starts = [0] * len(shown)
-                rows = self._rows(asked, 0, self.tokenizer.encode(asked, special))
+                rows = self._rows(read_prompts, 0, self.tokenizer.encode(read_prompts, special))
                 more = self._rows(answers, 0, shown)
             else:
-                joint = self.tokenizer.encode_joint(asked, [[answer] for answer in answers], special)
+                joint = self.tokenizer.encode_joint(read_prompts, [[answer] for answer in answers], special)
                 shown = [[*one.prompt, *one.candidates[0]] for one in joint]
                 starts = [len(one.prompt) for one in joint]
                 rows = more = self._rows([both[position] for position in positions], 0, shown)
-            log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
+            log_probs, entropies = (np.array(x) for x in self._token_log_probs(self.params, *rows, *more))
             if not settings.encoder_layers:  # a decoder alone does not predict its first token
                 log_probs[:, 0] = entropies[:, 0] = np.nan
             for i, (row, start) in enumerate(zip(shown, starts, strict=True)):
                 numbers = (log_probs[i, : len(row)], entropies[i, : len(row)])
-                looks[positions[i]] = TokenLogProbs(self.tokenizer.pieces(row), *numbers, start)
-        return [looks[position] for position in range(len(texts))]
+                log_probs_of[positions[i]] = TokenLogProbs(self.tokenizer.pieces(row), *numbers, start)
+        return [log_probs_of[position] for position in range(len(texts))]
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""

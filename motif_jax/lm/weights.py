@@ -194,9 +194,9 @@ def _require(tensors: NamedTensors, folder: str | Path, config: ModelConfig) -> 
     """Raises UserError where the tensors do not fit the model; returns the names of those that are not used."""
     table = entries(config)
     shapes = flatten_dict(param_shapes(config))
-    wanted = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
+    expected_shapes = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
     embedding = next(entry.name for entry in table if entry.path == ("embedding",))
-    return checkpoint_fit.require(tensors, folder, config, embedding, wanted)
+    return checkpoint_fit.require(tensors, folder, config, embedding, expected_shapes)
 
 
 def _file_shape(entry: WeightEntry, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -248,9 +248,9 @@ def collect(
         if tensor is None:
             missing.append(entry.name)
             continue
-        wanted = _file_shape(entry, shapes[entry.path].shape)
-        if tensor.shape != wanted:
-            raise UserError(f"{source}: {checkpoint_fit.misfit(entry.name, tensor.shape, wanted)}")
+        expected_shape = _file_shape(entry, shapes[entry.path].shape)
+        if tensor.shape != expected_shape:
+            raise UserError(f"{source}: {checkpoint_fit.misfit(entry.name, tensor.shape, expected_shape)}")
         if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
         array = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)

@@ -23,11 +23,11 @@ from motif_jax.motif.sampling import EpisodeJob, Players, SamplingPlan
 
 # Agents play ahead of the recording by so many episodes at least, and at most.
 _FEWEST_AHEAD = 8
-_MOST_AHEAD = 1024
+_MAX_AHEAD = 1024
 # Without a sub-sequence in so many games, there will be none.
-_MOST_EMPTY = 500
+_MAX_EMPTY = 500
 # Without two captions that differ among so many sub-sequences, there will be none.
-_MOST_EQUAL = 10_000
+_MAX_EQUAL = 10_000
 
 
 class Collection:
@@ -89,7 +89,7 @@ class Collection:
                 pairs, num_usable = self._pair(episodes)
                 if len(pairs) == num_pairs:
                     break
-                if not num_usable and self._drawn >= _MOST_EQUAL:
+                if not num_usable and self._drawn >= _MAX_EQUAL:
                     raise UserError(
                         f"config.drop_equal_captions=True: leaves out every pair, since all {self._drawn:,} sub-sequences have equal "
                         "captions; give False, or an environment or players that show more, with another --workdir"
@@ -127,7 +127,7 @@ class Collection:
         self._count_captions(sampled.job.index)
         if sampled.left_out:
             progress.log(f"episode {sampled.job.index} ends every process that plays it: left out")
-        if not self._drawn and len(self._counts) >= _MOST_EMPTY:
+        if not self._drawn and len(self._counts) >= _MAX_EMPTY:
             raise UserError(
                 f"config.length={self._plan.length}: none of {len(self._counts):,} games was that long; give a smaller "
                 "one, or other players, with another --workdir"
@@ -208,7 +208,7 @@ class Collection:
             # No mean yet: as many as the device plays at a time.
             return max(self._counts, default=-1) + 1 + self._config.lanes
         needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
-        return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MOST_AHEAD)
+        return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MAX_AHEAD)
 
     def _pair(self, episodes: int) -> tuple[np.ndarray, int]:
         """Which sub-sequences of the first episodes form which pair, int64 [pairs, 2], and how many pairs are usable."""

@@ -45,7 +45,7 @@ IDENTITY = (
 DEFAULT_QUANTILE = 0.5
 
 # A batch of up to this size may be larger than the dataset: the rest of it is padding.
-MOST_PADDED = 1 << 16
+MAX_PADDED = 1 << 16
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
@@ -59,7 +59,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.existing_folder(config, "dataset_dir")
     dataset = reward_data.open_dataset(config, architecture)
 
-    limit = max(dataset.num_pairs, MOST_PADDED)
+    limit = max(dataset.num_pairs, MAX_PADDED)
     allowed = f"at most {limit:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}"
     checks.require_key(config, "batch_size", config.batch_size <= limit, allowed)
 

@@ -319,7 +319,7 @@ class LabelBookkeeper:
                 "step": self._step,
             }
 
-    def settle(self, labels: Sequence[Label]) -> None:
+    def mark_answered(self, labels: Sequence[Label]) -> None:
         """Asks no more about labels that a run got after its checkpoint. The published code asks again, however often it was answered."""
         with self._lock:
             if not self._published:
@@ -342,7 +342,7 @@ class LabelBookkeeper:
             self._totals["prompt_tokens"] += sum(label.tokens for label in asked.values())
 
     def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
-        """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `settle`."""
+        """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `mark_answered`."""
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]

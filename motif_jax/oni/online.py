@@ -100,7 +100,7 @@ class OnlineReward(RewardKind):
         if not self._restored:
             # A run without a checkpoint begins again, with the labels that its first try has got.
             self._later = self._log.rewind(0)
-            self.source.settle(self._later)
+            self.source.mark_answered(self._later)
             self._count_later()
         self.source.start(self.stopped)
 

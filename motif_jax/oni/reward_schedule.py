@@ -11,11 +11,11 @@ from motif_jax.core import seeds
 # Published: with at least so many labels, steps no longer follow arrivals.
 LARGE = 25_000
 # Steps still to be taken; more are dropped, since labels come faster than training.
-MOST_OWED = 1024
+MAX_OWED = 1024
 
 
 class Schedule:
-    """Counts the gradient steps that labels call for: those still `owed`, and those `dropped` beyond `MOST_OWED`.
+    """Counts the gradient steps that labels call for: those still `owed`, and those `dropped` beyond `MAX_OWED`.
 
     `arrived` counts labels whose steps are not owed yet.
 
@@ -48,7 +48,7 @@ class Schedule:
         self.arrived = 0
         total = self.owed + self._per_arrival
         # An arrival's own steps are never dropped.
-        self.owed = min(total, max(MOST_OWED, self._per_arrival))
+        self.owed = min(total, max(MAX_OWED, self._per_arrival))
         self.dropped += total - self.owed
 
     def amount(self) -> int:

@@ -133,33 +133,35 @@ def rounded_threshold(compat: Compat) -> bool | None:
     return compat.quantile_two_decimals or None
 
 
-def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
+def choose_step(checkpoints: Checkpoints, checkpoint: str, folder: str | Path) -> int:
     """The step that 'latest', 'best' or a number means; UserError where there is no such checkpoint.
 
     0 is the agent before its first update, with a checkpoint or without.
-    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
+    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, checkpoint is logged.
     """
-    if is_natural(which):
-        number = int(which)
+    if is_natural(checkpoint):
+        number = int(checkpoint)
         return number if number == 0 else checkpoints.require_saved(number)
-    if which not in ("latest", "best"):
-        raise UserError(f"there is no checkpoint {which!r} of {folder}: must be latest, best or a step")
+    if checkpoint not in ("latest", "best"):
+        raise UserError(f"there is no checkpoint {checkpoint!r} of {folder}: must be latest, best or a step")
     config = run_folder.read_config(folder)
-    if which == "best":
+    if checkpoint == "best":
         step = checkpoints.best()
     elif config.get("stage") == _CLONE:
         step = default_step(checkpoints, config)
     else:
         step = checkpoints.latest()
     if step is None:
-        raise UserError(f"{folder} has no {which} checkpoint yet: train for longer, or choose another folder")
+        raise UserError(
+            f"{folder} has no {checkpoint} checkpoint yet: train for longer, or choose another folder"
+        )
     return step
 
 
-def find_step(folder: str | Path, which: str) -> int:
+def find_step(folder: str | Path, checkpoint: str) -> int:
     """`choose_step` of the checkpoints of an agent run."""
     with open_checkpoints(folder) as checkpoints:
-        return choose_step(checkpoints, which, folder)
+        return choose_step(checkpoints, checkpoint, folder)
 
 
 def digest(folder: str | Path, step: int) -> str | None:

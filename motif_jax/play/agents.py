@@ -49,13 +49,13 @@ def resolve(agents: str) -> list[CollectingAgent]:
     """
     resolved: list[CollectingAgent] = []
     for entry in listed(agents):
-        folder, which = _split(entry)
+        folder, checkpoint = _split(entry)
         agent_policy.read_config(folder)
         with agent_policy.open_checkpoints(folder) as checkpoints:
-            if which == "all":
+            if checkpoint == "all":
                 steps = checkpoints.steps()
             else:
-                step = agent_policy.choose_step(checkpoints, which, folder)
+                step = agent_policy.choose_step(checkpoints, checkpoint, folder)
                 steps = [checkpoints.require_saved(step)]
         if not steps:
             raise UserError(f"{folder} has no checkpoint yet: train for longer, or choose another folder")
@@ -96,10 +96,10 @@ def require_fit(agent: CollectingAgent, environment: str, options: Mapping[str, 
 
 def _split(entry: str) -> tuple[str, str]:
     """(folder, checkpoint) of RUN or RUN@CHECKPOINT; the folder's own name may have an @ too."""
-    folder, separator, which = entry.rpartition("@")
-    if separator and (which in ("", "latest", "best", "all") or is_natural(which)):
-        return folder, which or "latest"
-    if separator and "/" not in which and not Path(entry).is_dir():
+    folder, separator, checkpoint = entry.rpartition("@")
+    if separator and (checkpoint in ("", "latest", "best", "all") or is_natural(checkpoint)):
+        return folder, checkpoint or "latest"
+    if separator and "/" not in checkpoint and not Path(entry).is_dir():
         raise UserError(f"config.agents={entry}: must end with @latest, @best, @all or @STEP")
     return entry, "latest"
 

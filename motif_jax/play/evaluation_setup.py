@@ -81,10 +81,10 @@ class _Agent(NamedTuple):
     two_decimals: bool | None = None
 
 
-def check_checkpoint(which: str) -> None:
+def check_checkpoint(checkpoint: str) -> None:
     """Raises UserError where `config.agent.checkpoint` names no checkpoint."""
-    is_valid = which in ("latest", "best") or checks.is_natural(which)
-    checks.require(is_valid, "agent.checkpoint", which, "latest, best or a step")
+    is_valid = checkpoint in ("latest", "best") or checks.is_natural(checkpoint)
+    checks.require(is_valid, "agent.checkpoint", checkpoint, "latest, best or a step")
 
 
 def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
@@ -255,10 +255,10 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     policy = None
     step = None
     if plays:
-        which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
+        checkpoint = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         # Of another environment with the flags of this command.
         elsewhere = options if name != trained_on else None
-        policy, step = agent_policy.load(folder, which, name, elsewhere)
+        policy, step = agent_policy.load(folder, checkpoint, name, elsewhere)
 
     if reward.intrinsic_coefficient and reward.kind in choices.REWARD_SECTIONS:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
@@ -266,9 +266,9 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
         if step is None and config.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
         agent_reward = replace(reward, kind=choices.MOTIF, dir=str(folder), step=rated_at or None)
-    rounded = agent_policy.rounded_threshold(trained.compat)
-    rating = None if agent_reward is None else RatingReward(agent_reward, rounded)
-    return _Agent(name, options, policy, step, rating, rounded)
+    two_decimals = agent_policy.rounded_threshold(trained.compat)
+    rating = None if agent_reward is None else RatingReward(agent_reward, two_decimals)
+    return _Agent(name, options, policy, step, rating, two_decimals)
 
 
 def _moved(reward: AgentReward, folder: Path) -> AgentReward:

@@ -51,10 +51,10 @@ def _hinted(neutral: str, foreign: str) -> bool:
 
 def match(
     tensors: Sequence[tuple[str, np.ndarray]],
-    wanted: Mapping[str, tuple[int, ...]],
+    shapes_of_layers: Mapping[str, tuple[int, ...]],
     chosen: Mapping[str, str] | None = None,
 ) -> Match:
-    """Assigns tensors of a file, in its order, to the layers `wanted` (neutral name -> shape), in the network's order.
+    """Assigns tensors of a file, in its order, to the layers `shapes_of_layers` (neutral name -> shape), in the network's order.
 
     Tensors of one shape go to the layers of that shape in their order. If names have hints, a layer takes the first tensor with
     its hint. With more tensors than layers and no hint, the user has to choose: `chosen`, neutral name -> name in the file.
@@ -66,15 +66,15 @@ def match(
     names: dict[str, str] = {}
     notes = []
     for neutral, foreign in (chosen or {}).items():
-        if neutral not in wanted or foreign not in shapes:
+        if neutral not in shapes_of_layers or foreign not in shapes:
             raise ValueError(f"{neutral}={foreign}: the network has no {neutral} or the file no {foreign}")
-        if shapes[foreign] != tuple(wanted[neutral]):
+        if shapes[foreign] != tuple(shapes_of_layers[neutral]):
             raise ValueError(
-                f"{foreign} has shape {list(shapes[foreign])}, {neutral} {list(wanted[neutral])}"
+                f"{foreign} has shape {list(shapes[foreign])}, {neutral} {list(shapes_of_layers[neutral])}"
             )
         names[neutral] = foreign
     layers = defaultdict(list)
-    for neutral, shape in wanted.items():
+    for neutral, shape in shapes_of_layers.items():
         if neutral not in names:
             layers[tuple(shape)].append(neutral)
     taken = set(names.values())
@@ -87,7 +87,7 @@ def match(
             )
         notes += _assign(open_layers, free, names)
     left_over = tuple(name for name, _ in tensors if name not in set(names.values()))
-    return Match({name: names[name] for name in wanted}, left_over, tuple(notes))
+    return Match({name: names[name] for name in shapes_of_layers}, left_over, tuple(notes))
 
 
 def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[str]:

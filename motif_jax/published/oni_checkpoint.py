@@ -55,9 +55,9 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
 def _pairs(tree: Any, depth: int = 0, parts: Iterator[int] | None = None) -> Iterator[tuple[str, Any]]:
     """Yields (text, label) from all dictionaries text -> label and lists of pairs in `tree`."""
     parts = parts or itertools.count(1)
-    if next(parts) > torch_file.MOST_PARTS:
+    if next(parts) > torch_file.MAX_PARTS:
         raise UserError(
-            f"{TABLE} or {DATASET} has more than {torch_file.MOST_PARTS:,} parts, or contains itself"
+            f"{TABLE} or {DATASET} has more than {torch_file.MAX_PARTS:,} parts, or contains itself"
         )
     if depth > _DEEPEST:
         return

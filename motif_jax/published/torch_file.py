@@ -33,7 +33,7 @@ STORAGES = {
     "BoolStorage": "?",
 }
 _DEEPEST = 50
-MOST_PARTS = 10_000_000
+MAX_PARTS = 10_000_000
 _LONGEST_NAME = 10_000
 
 
@@ -113,9 +113,9 @@ def tensors(tree: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _tensors(tree: Any, prefix: str, depth: int, parts: Iterator[int]) -> Iterator[tuple[str, np.ndarray]]:
-    if depth > _DEEPEST or len(prefix) > _LONGEST_NAME or next(parts) > MOST_PARTS:
+    if depth > _DEEPEST or len(prefix) > _LONGEST_NAME or next(parts) > MAX_PARTS:
         raise UserError(
-            f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {MOST_PARTS:,} parts, or contains itself"
+            f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {MAX_PARTS:,} parts, or contains itself"
         )
     if isinstance(tree, np.ndarray):
         yield prefix.removesuffix("."), tree

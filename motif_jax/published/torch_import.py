@@ -86,9 +86,9 @@ def chosen_names(text: str) -> dict[str, str]:
     return {name.strip(): foreign.strip() for name, _, foreign in pairs}
 
 
-def _match(checkpoint: TorchCheckpoint, wanted: Mapping[str, tuple[int, ...]], names: str) -> Match:
+def _match(checkpoint: TorchCheckpoint, shapes_of_layers: Mapping[str, tuple[int, ...]], names: str) -> Match:
     try:
-        return name_matching.match(checkpoint.tensors, wanted, chosen_names(names))
+        return name_matching.match(checkpoint.tensors, shapes_of_layers, chosen_names(names))
     except ValueError as error:
         raise UserError(
             f"{checkpoint.path} does not fit this network: {error} (config.names chooses by hand)"

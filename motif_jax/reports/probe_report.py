@@ -19,7 +19,7 @@ from motif_jax.glam.probe_files import CLAUSES, DESCRIPTION, LINES
 from motif_jax.published import glam_probes
 
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
-_MOST_COLUMNS = 60  # of a heatmap; more updates are thinned out
+_MAX_COLUMNS = 60  # of a heatmap; more updates are thinned out
 
 
 class Clause(NamedTuple):
@@ -105,8 +105,8 @@ def heatmap(probes: Probes, index: int) -> str:
     """One probe as SVG: a row per action, a column per update; a stronger colour is a higher probability."""
     values = probes.probabilities[:, index]
     steps = probes.steps
-    if len(values) > _MOST_COLUMNS:
-        chosen = np.linspace(0, len(values) - 1, _MOST_COLUMNS).round().astype(int)
+    if len(values) > _MAX_COLUMNS:
+        chosen = np.linspace(0, len(values) - 1, _MAX_COLUMNS).round().astype(int)
         values = values[chosen]
         steps = steps[chosen]
     figure, axes = charts.new_figure("environment steps", "", 0.6 + 0.2 * len(probes.actions))

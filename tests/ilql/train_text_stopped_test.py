@@ -45,13 +45,13 @@ def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
         "task": f"{__name__}:Uneven", "options": '{"length": 9}', "network.max_length": 32, "dropout": 0.5, "batch_size": 2, "chunk_steps": 4, "evaluate_every": 4,
         "seed": 1,
     }  # fmt: skip
-    goes_on = TrainingLoop.goes_on
+    should_continue = TrainingLoop.should_continue
     batches = text_task.TextTraining.batches
     widths: list[list[int]] = []  # of the steps of each chunk
 
     def stopped(self: Any, started: Any) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
-        return goes_on(self, started)
+        return should_continue(self, started)
 
     def measured(self: Any, first: int, count: int) -> Any:
         widths.append([batches(self, step, 1).tokens.shape[-1] for step in range(first, first + count)])
@@ -59,7 +59,7 @@ def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
 
     config = config_of("bc", **values)
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingLoop, "goes_on", stopped)
+        patch.setattr(TrainingLoop, "should_continue", stopped)
         patch.setattr(text_task.TextTraining, "batches", measured)
         assert stage.run(config, tmp_path / "stopped") == EXIT_CODE
     assert widths[0][0] > max(widths[0][1:])

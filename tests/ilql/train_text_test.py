@@ -149,7 +149,7 @@ def test_every_method_trains_on_a_user_s_task(
     losses = [row["validation/loss"] for row in metrics.read_metrics(tmp_path) if "validation/loss" in row]
     assert losses[-1] < losses[0]
     arguments = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
-    look = agent.network.look(agent.params, *arguments)
+    look = agent.network.readouts(agent.params, *arguments)
     assert np.isfinite(look.logits).all()
     assert (look.target_q is None) == (method in ("bc_top", "dt"))
     if takes:

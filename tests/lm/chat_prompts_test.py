@@ -106,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_turns_have_the_tokens_that_their_template_writes(folder: Path) -> None:
     model = lm.load(folder)
 
-    (look,) = model.look([TURNS], ["A"])
+    (look,) = model.token_log_probs([TURNS], ["A"])
 
     assert "".join(look.pieces) == f"{WRITTEN}A"
     (score,) = model.score([TURNS], ["A"])

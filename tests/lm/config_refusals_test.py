@@ -12,7 +12,7 @@ from motif_jax.lm import (
 from tests.lm.models import parsed
 from tests.refusals import refuses
 
-MOST = 1 << 24
+MAX_SIZE = 1 << 24
 CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", {"n_head": 0}, "config.json: n_head is 0, must be a whole number above 0"),
     ("gpt2", {"n_layer": 0}, "config.json: n_layer is 0, must be a whole number above 0"),
@@ -112,7 +112,7 @@ def test_a_config_that_no_model_has_is_refused(name: str, changes: dict[str, Any
 
 
 def test_the_largest_config_is_read() -> None:
-    largest = dict.fromkeys(("vocab_size", "n_embd", "n_inner"), MOST) | {"n_layer": 4096}
+    largest = dict.fromkeys(("vocab_size", "n_embd", "n_inner"), MAX_SIZE) | {"n_layer": 4096}
     parsed("gpt2", {**largest, "n_positions": 1 << 31, "attn_pdrop": 0.5})
 
 

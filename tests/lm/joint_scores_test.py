@@ -164,7 +164,7 @@ def test_a_score_does_not_depend_on_the_other_candidates() -> None:
 def test_a_look_has_the_tokens_that_are_scored() -> None:
     model = model_of("llama")
 
-    looks = model.look(["cab:"] * len(CANDIDATES), CANDIDATES)
+    looks = model.token_log_probs(["cab:"] * len(CANDIDATES), CANDIDATES)
 
     totals = [look.log_probs[look.start :].sum() for look in looks]
     np.testing.assert_allclose(totals, model.score(["cab:"], CANDIDATES)[0], rtol=1e-5, atol=1e-5)

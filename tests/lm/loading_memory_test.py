@@ -31,7 +31,7 @@ VALUES = {
     "bos_token_id": 0,
     "eos_token_id": 1,
 }
-MOST = 1.3
+MAX_RATIO = 1.3
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def peak(path: Path) -> float:
 
 @pytest.mark.slow
 def test_safetensors_are_loaded_in_little_more_than_their_size(checkpoint: Path) -> None:
-    assert peak(checkpoint) < MOST
+    assert peak(checkpoint) < MAX_RATIO
 
 
 @pytest.mark.slow
@@ -73,4 +73,4 @@ def test_gguf_file_is_loaded_in_little_more_than_its_size(
     (checkpoint / "tokenizer.json").write_text(models.tokenizer())
     file = gguf_writing.write(checkpoint, tmp_path / "model.gguf", dtype=dtype)
 
-    assert peak(fetch(file)) < MOST
+    assert peak(fetch(file)) < MAX_RATIO

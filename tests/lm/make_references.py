@@ -106,7 +106,7 @@ def written(model: Any, name: str) -> dict[str, np.ndarray]:
     attention = torch.tensor(recipes.mask("left")).long()
     drop = 1 if name.startswith("t5") else recipes.LENGTH
     common = {"attention_mask": attention, "do_sample": False, "pad_token_id": 0}
-    common |= {"max_new_tokens": recipes.MOST}
+    common |= {"max_new_tokens": recipes.MAX_NEW_TOKENS}
     free = model.generate(tokens, eos_token_id=None, **common)[:, drop:]
     stop = int(free[0, 3])  # a token that really comes, so that rows end at different places
     greedy = model.generate(tokens, eos_token_id=stop, **common)[:, drop:]

@@ -28,7 +28,7 @@ def test_log_probabilities_and_entropies_are_those_of_the_logits(loaded: Any, na
     model, params = loaded(name)
     text = TOKENS[:, 1:4]
     valid = jnp.ones((recipes.BATCH, 3), bool)
-    look = jax.jit(functools.partial(scoring.look, model, chunk=4))
+    look = jax.jit(functools.partial(scoring.token_log_probs, model, chunk=4))
 
     log_probs, entropies = look(params, TOKENS, VALID, text, valid)
 

@@ -20,7 +20,7 @@ from motif_jax.lm.sampling import Limits, Sampling
 # Layers of Flan-T5-large and of GPT-2, of which nothing else is as large here: a program's length depends on the number of layers.
 T5_LAYERS = 24
 GPT2_LAYERS = 12
-MOST = 1.3
+MAX_RATIO = 1.3
 VOCABULARY = 64
 
 
@@ -95,15 +95,15 @@ def ilql_lines(layers: int) -> int:
 
 @pytest.mark.slow
 def test_an_update_of_t5_does_not_grow_with_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert update_lines(T5_LAYERS, monkeypatch) <= MOST * update_lines(2, monkeypatch)
+    assert update_lines(T5_LAYERS, monkeypatch) <= MAX_RATIO * update_lines(2, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [scores, text])
 def test_scores_and_texts_do_not_grow_with_layers(function: Any) -> None:
-    assert model_lines(T5_LAYERS, function) <= MOST * model_lines(2, function)
+    assert model_lines(T5_LAYERS, function) <= MAX_RATIO * model_lines(2, function)
 
 
 @pytest.mark.extra
 def test_a_step_of_ilql_does_not_grow_with_layers() -> None:
-    assert ilql_lines(GPT2_LAYERS) <= MOST * ilql_lines(2)
+    assert ilql_lines(GPT2_LAYERS) <= MAX_RATIO * ilql_lines(2)

@@ -73,7 +73,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 SIDES = ("none", "left", "right")
 LENGTH = 10
 BATCH = 3
-MOST = 9
+MAX_NEW_TOKENS = 9
 BEAMS = 3
 DECODER_LENGTH = 5
 

@@ -80,7 +80,7 @@ def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> N
     model, params = loaded(name)
     stop = int(reference(name, "stop"))
     valid = recipes.mask("left")
-    max_tokens = recipes.MOST
+    max_tokens = recipes.MAX_NEW_TOKENS
 
     def run(params: Any) -> Any:
         key = jax.random.key(0)

@@ -105,7 +105,7 @@ def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts = ["go to", "turn", "go"]
     texts = [" the red ball", " left", " forward"]
-    for prompt, text, look in zip(prompts, texts, model.look(prompts, texts), strict=True):
+    for prompt, text, look in zip(prompts, texts, model.token_log_probs(prompts, texts), strict=True):
         assert "".join(look.pieces) == prompt + text
         assert look.start == len(model.tokenizer.encode([prompt])[0])
         total = model.score([prompt], [text])[0][0]
@@ -193,7 +193,7 @@ def test_weights_that_are_no_numbers_rank_nothing(model: language.TextModel) -> 
         (lambda model: model.score("the key", ["a"]), "prompts is one text: must be a list of texts, such as ['the key']"),
         (lambda model: model.score(["the key"], "red"), "candidates is one text: must be a list of texts, such as ['red']"),
         (lambda model: model.states("the key"), "texts is one text: must be a list of texts, such as ['the key']"),
-        (lambda model: model.look(["a", "b"], ["c"]), "1 texts for 2 prompts: must be one for each"),
+        (lambda model: model.token_log_probs(["a", "b"], ["c"]), "1 texts for 2 prompts: must be one for each"),
         (lambda model: model.generate(["a \ud800"]), "'a \\ud800': half of a character stands in its texts (surrogates not allowed)"),
         (lambda model: model.generate(["the key"], max_new_tokens=0), "max_new_tokens=0: must be at least 1"),
         (lambda model: model.generate(["the key"], count=0), "count=0: must be at least 1"),

@@ -17,7 +17,7 @@ from motif_jax.core.interruption import StoppedError
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import Examples, LabelSet
-from motif_jax.oni.reward_schedule import LARGE, MOST_OWED, Schedule, draws
+from motif_jax.oni.reward_schedule import LARGE, MAX_OWED, Schedule, draws
 from motif_jax.oni.reward_trainer import Model, Trainer, TrainingBatch, TrainingJob, take_steps
 
 
@@ -40,18 +40,18 @@ def test_steps_beyond_the_rate_of_labels_are_counted_as_dropped() -> None:
     for size in range(1, 200):
         schedule.update(1, size, 7)
 
-    assert schedule.owed == MOST_OWED
+    assert schedule.owed == MAX_OWED
     assert schedule.owed + schedule.dropped == 199 * 32
 
 
 def test_an_arrivals_own_steps_are_never_dropped() -> None:
-    schedule = Schedule("budget", MOST_OWED + 500, 2, 100)
+    schedule = Schedule("budget", MAX_OWED + 500, 2, 100)
 
     schedule.update(1, 1, 7)
-    assert (schedule.owed, schedule.dropped) == (MOST_OWED + 500, 0)
+    assert (schedule.owed, schedule.dropped) == (MAX_OWED + 500, 0)
 
     schedule.update(1, 2, 7)
-    assert (schedule.owed, schedule.dropped) == (MOST_OWED + 500, MOST_OWED + 500)
+    assert (schedule.owed, schedule.dropped) == (MAX_OWED + 500, MAX_OWED + 500)
 
 
 @pytest.mark.parametrize("size", [100, LARGE - 1])
@@ -105,7 +105,7 @@ def test_calls_before_the_steps_do_not_join_pieces() -> None:
         schedule.update(100, 200 + 100 * number, 0)
 
     assert schedule.amount() == 32
-    assert schedule.owed == MOST_OWED
+    assert schedule.owed == MAX_OWED
 
 
 @pytest.mark.parametrize(("size", "lengths"), [(10, [4, 4, 2] * 2), (8, [4, 4] * 3), (3, [3] * 6)])

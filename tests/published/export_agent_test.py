@@ -57,7 +57,7 @@ def tokens_of(tokenizer: TextTokenizer, kind: str) -> tuple[str, list[int]]:
 def agent_logits(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
     """The policy's logits float32 [T, V] of the agent as it is trained."""
     rows = jnp.asarray([tokens])
-    return np.asarray(agent.network.look(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
+    return np.asarray(agent.network.readouts(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
 
 
 @pytest.mark.slow

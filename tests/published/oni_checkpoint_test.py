@@ -103,7 +103,7 @@ def test_a_label_that_is_neither_no_nor_yes_is_refused(tmp_path, key, table, mes
 
 
 def test_tables_of_too_many_parts_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch_file, "MOST_PARTS", 5)
+    monkeypatch.setattr(torch_file, "MAX_PARTS", 5)
 
     def labels(count):
         table = {oni_checkpoint.TABLE: {"x": [[["a", 1]]] * count}}

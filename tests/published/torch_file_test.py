@@ -189,6 +189,6 @@ def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):
     for _ in range(12):  # with each further one twice as many
         twice = [twice, twice]
     assert len(list(tensors(twice))) == 2**12
-    monkeypatch.setattr(torch_file, "MOST_PARTS", 1000)
+    monkeypatch.setattr(torch_file, "MAX_PARTS", 1000)
     with pytest.raises(UserError, match="has more than 1,000 parts"):
         list(tensors(twice))

@@ -108,17 +108,17 @@ class OfflineTrainer:
         self,
         carry: Carry,
         batches: Any,
-        goes_on: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
+        should_continue: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
     ) -> tuple[Carry, list[dict[str, jax.Array]]]:
         """Starts the steps of batches [steps, ...]; returns (new carry, metrics [steps] of each call) without waiting for them.
 
-        `goes_on` gets the metrics of the calls so far, and says whether to start the next call.
+        `should_continue` gets the metrics of the calls so far, and says whether to start the next call.
         """
         steps = len(jax.tree.leaves(batches)[0])
         steps_per_call = self.steps_per_call or steps
         call_metrics: list[dict[str, jax.Array]] = []
         for start in range(0, steps, steps_per_call):
-            if call_metrics and not goes_on(call_metrics):
+            if call_metrics and not should_continue(call_metrics):
                 break
             call_steps = slice(start, start + steps_per_call)
             part = jax.tree.map(lambda leaf: leaf[call_steps], batches)  # noqa: B023

@@ -98,7 +98,7 @@ class TrainingLoop:
             count = min(task.chunk_steps, epoch_end - chunk_start)
             chunk = task.batches_for(self.carry.state, self.carry.shared, chunk_start, count)
             batches = jax.tree.map(lambda leaf: leaf[done_in_chunk:], chunk)  # noqa: B023
-            self.carry, call_metrics = self.trainer.train_chunk(self.carry, batches, self.goes_on)
+            self.carry, call_metrics = self.trainer.train_chunk(self.carry, batches, self.should_continue)
             self.waiting.append((step, batches, call_metrics))
             started = sum(len(metrics[FINITE]) for metrics in call_metrics)
             self.use.add(self.carry.state, self.carry.shared, batches, started)
@@ -119,7 +119,7 @@ class TrainingLoop:
         self._read_all()
         return True
 
-    def goes_on(self, started: list[dict[str, jax.Array]]) -> bool:
+    def should_continue(self, started: list[dict[str, jax.Array]]) -> bool:
         """Whether to start the next call of a chunk, after those whose metrics are `started`."""
         if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
             jax.block_until_ready(started[-2])

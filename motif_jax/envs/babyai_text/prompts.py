@@ -68,7 +68,7 @@ class Window:
 
         parts = [f"{_HEADS[language]} {', '.join(actions)}", changed(f" \n {GOALS[language]} {goal}")]
         for number, clauses in enumerate(self._observations):
-            parts += [changed(observed(number, clauses)), asked(number)]
+            parts += [changed(observed(number, clauses)), action_prefix(number)]
             if number < len(self._actions):
                 parts.append(self._actions[number])
         return "".join(parts)
@@ -91,7 +91,7 @@ def observed(number: int, clauses: Sequence[str]) -> str:
     return "".join([f" \n Observation {number}: ", *(f"{clause}, " for clause in clauses)])
 
 
-def asked(number: int) -> str:
+def action_prefix(number: int) -> str:
     """A prompt's text before an action."""
     return f"\n Action {number}: "
 

@@ -26,7 +26,7 @@ _OBJECTS = 6
 _RIPE = _MATERIALS + _OBJECTS
 CHANNELS = _RIPE + 1
 _ONE_HOT = np.eye(CHANNELS, dtype=np.uint8)
-_MOST_OF_AN_ITEM = 9
+_MAX_OF_AN_ITEM = 9
 _FACINGS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 _FACING_ONE_HOT = np.eye(len(_FACINGS), dtype=np.uint8)
 _PICTURE_SIDE = 64
@@ -163,7 +163,7 @@ class Crafter(Environment):
             out["picture"][...] = game.picture(_PICTURE_SIDE)
         else:
             out["view"][...] = _ONE_HOT[self._cells()].reshape(-1)
-            out["inventory"][...] = np.array(list(player.inventory.values()), np.float32) / _MOST_OF_AN_ITEM
+            out["inventory"][...] = np.array(list(player.inventory.values()), np.float32) / _MAX_OF_AN_ITEM
             out["facing"][...] = _FACING_ONE_HOT[_FACINGS.index(tuple(player.facing))]
             out["condition"][...] = player.sleeping, game.world.daylight
         if _FRAME in self.spec.observation:

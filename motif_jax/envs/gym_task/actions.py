@@ -24,7 +24,7 @@ BINS = "environment.action_bins"
 MASK = "environment.action_mask"
 MAX_ACTIONS = 4096
 # Recordings and running episodes keep an action in 16 bits.
-_MOST_NUMBERED = 32_768
+_MAX_NUMBERED = 32_768
 _LEAST_BINS = 2
 
 
@@ -104,9 +104,9 @@ class ActionTable:
         self._values: list[Any] | None = None
         if isinstance(space, gymnasium.spaces.Discrete):
             self.count = int(space.n)
-            if self.count > _MOST_NUMBERED:
+            if self.count > _MAX_NUMBERED:
                 raise UnsupportedActionsError(
-                    f"{space} has {self.count:,} actions, more than {_MOST_NUMBERED:,}"
+                    f"{space} has {self.count:,} actions, more than {_MAX_NUMBERED:,}"
                 )
             self._first = int(space.start)
             return

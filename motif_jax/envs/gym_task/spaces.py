@@ -15,8 +15,8 @@ from motif_jax.envs.spec import ArraySpec
 
 _MAX_VALUES = 4096  # of a one-hot
 _INT32 = np.iinfo(np.int32)
-_MOST_CHANNELS = 16  # of a picture whose channels are its first axis: four pictures in four colours
-_MOST_COLOURS = 4
+_MAX_CHANNELS = 16  # of a picture whose channels are its first axis: four pictures in four colours
+_MAX_COLOURS = 4
 _LEAST_SIDE = 16  # of what is a picture without an axis of channels; less is a board
 _LEAST_BOARD = 8  # side of a board whose channels may be its first axis
 
@@ -143,10 +143,10 @@ def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
         return np.asarray
     if len(shape) == 2 and min(shape) >= _LEAST_SIDE:
         return lambda picture: np.asarray(picture)[..., None]
-    if len(shape) == 4 and shape[-1] <= _MOST_COLOURS and min(shape[1:3]) >= _LEAST_SIDE:
+    if len(shape) == 4 and shape[-1] <= _MAX_COLOURS and min(shape[1:3]) >= _LEAST_SIDE:
         height, width = shape[1:3]
         return lambda pictures: np.moveaxis(np.asarray(pictures), 0, 2).reshape(height, width, -1)
-    if len(shape) == 4 and shape[1] <= _MOST_COLOURS and min(shape[2:]) >= _LEAST_SIDE:
+    if len(shape) == 4 and shape[1] <= _MAX_COLOURS and min(shape[2:]) >= _LEAST_SIDE:
         height, width = shape[2:]
         return lambda pictures: np.moveaxis(np.asarray(pictures), (0, 1), (2, 3)).reshape(height, width, -1)
     return None
@@ -158,10 +158,10 @@ def _has_channels_first(shape: tuple[int, ...]) -> bool:
     Planes of a board, such as one-hot [7, 7, 20] and Go's [9, 9, 17], are many, and come last.
     """
     channels, *sides = shape
-    if channels > _MOST_CHANNELS or channels >= min(sides) or min(sides) < _LEAST_BOARD:
+    if channels > _MAX_CHANNELS or channels >= min(sides) or min(sides) < _LEAST_BOARD:
         return False
     is_square = sides[0] == sides[1]
-    return channels <= _MOST_COLOURS or is_square or min(sides) >= _LEAST_SIDE
+    return channels <= _MAX_COLOURS or is_square or min(sides) >= _LEAST_SIDE
 
 
 def padded(data: bytes, size: int) -> np.ndarray:

@@ -81,13 +81,13 @@ class DecodeState(NamedTuple):
         cache = over_trunks(lambda cache: caches.picked(cache, index), self.cache)
         return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
 
-    def beside(self, other: DecodeState) -> DecodeState:
+    def join_continuations(self, other: DecodeState) -> DecodeState:
         """The continuations of both states, [C, B, N + N', ...]."""
 
         def join(ours: jax.Array, theirs: jax.Array) -> jax.Array:
             return jnp.concatenate([ours, theirs], axis=2)
 
-        cache = over_trunks(caches.beside, self.cache, other.cache)
+        cache = over_trunks(caches.join_continuations, self.cache, other.cache)
         return DecodeState(cache, jax.tree.map(join, self.last, other.last), join(self.total, other.total))
 
     def rows(self, indices: jax.Array) -> DecodeState:

@@ -223,7 +223,7 @@ class TextAgentNetwork:
         values = heads.apply(params["heads"], V, states[VALUES]) if V in heads.configs else None
         return Readout(logits, values, qs, smaller)
 
-    def look(
+    def readouts(
         self, params: Any, tokens: jax.Array, valid: jax.Array, returns: jax.Array | None = None
     ) -> Readout:
         """The agent's outputs for the next token at every position of dialogues int32 [B, T]: `Readout` [B, T]."""

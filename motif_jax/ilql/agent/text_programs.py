@@ -122,7 +122,7 @@ class Programs:
             best = jax.lax.fori_loop(
                 0,
                 decoding.batches,
-                lambda i, best: _best(_beside(best, best_of_batch(keys_of_batches[i]))),
+                lambda i, best: _best(_join(best, best_of_batch(keys_of_batches[i]))),
                 start,
             )
         facts, valid = jax.tree.map(lambda leaf: leaf[:, 0], (best.facts, best.valid))
@@ -204,9 +204,9 @@ def _best(candidates: _Candidates) -> _Candidates:
     return _Candidates(state.pick(index), *_take(rest, index))
 
 
-def _beside(first: _Candidates, second: _Candidates) -> _Candidates:
+def _join(first: _Candidates, second: _Candidates) -> _Candidates:
     """The candidates of both, side by side."""
     state, *rest = first
     other_state, *other_rest = second
     joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), rest, other_rest)
-    return _Candidates(state.beside(other_state), *joined)
+    return _Candidates(state.join_continuations(other_state), *joined)

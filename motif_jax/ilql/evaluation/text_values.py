@@ -70,7 +70,7 @@ def _look(
 
     `returns`, float32 [B], are read by agents that have them before the tokens.
     """
-    readout = network.look(params, tokens, valid, returns)
+    readout = network.readouts(params, tokens, valid, returns)
     next_tokens = jnp.roll(tokens, -1, axis=1)
 
     def of_next(numbers: jax.Array) -> jax.Array:

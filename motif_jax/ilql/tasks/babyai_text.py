@@ -56,7 +56,7 @@ class Play(contract.Observation):
             last = self.over and number == len(self.steps)
             observation = prompts.observed(number, step.clauses)
             if not last:
-                observation += prompts.asked(number)
+                observation += prompts.action_prefix(number)
             texts += [step.name, observation]
             rewards += [step.reward, None]
         return Dialogue(tuple(texts), tuple(rewards), self.terminal, {"seed": self.seed})

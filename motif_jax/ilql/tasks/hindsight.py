@@ -15,7 +15,7 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStrea
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, interact
 
 # Random play makes longer paths mostly by detours, which would be bad demonstrations.
-MOST_STEPS = 6
+MAX_STEPS = 6
 # In a prompt ", " ends every clause, the last one too (`prompts.observed`).
 _OBJECT = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
 _AT_HAND = "1 step forward"
@@ -54,7 +54,7 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
 
 
 def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yields the objects that an episode led to, with the indices of the last `MOST_STEPS` steps before each.
+    """Yields the objects that an episode led to, with the indices of the last `MAX_STEPS` steps before each.
 
     Steps that return to an earlier view are left out.
 
@@ -69,7 +69,7 @@ def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
             start = end
             while start > 0 and name not in reached[start - 1]:
                 start -= 1
-            yield name, _without_detours(views, range(start, end))[-MOST_STEPS:]
+            yield name, _without_detours(views, range(start, end))[-MAX_STEPS:]
 
 
 def _without_detours(views: Sequence[str], steps: Sequence[int]) -> list[int]:

@@ -28,7 +28,7 @@ _NUMBERS = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
 _ALIGNMENT = 32
-_MOST_DIMENSIONS = 4
+_MAX_DIMENSIONS = 4
 
 
 class TensorPlace(NamedTuple):
@@ -138,7 +138,7 @@ class _Reader:
     def _tensor_entry(self) -> tuple[tuple[int, ...], int, int]:
         """The shape, the number of the type, and the offset of the next tensor."""
         dimensions = self._number("<u4")
-        if dimensions > _MOST_DIMENSIONS:
+        if dimensions > _MAX_DIMENSIONS:
             raise ValueError(f"a tensor of {dimensions} axes")
         shape = tuple(self._number("<u8") for _ in range(dimensions))
         kind = self._number("<u4")

@@ -16,7 +16,7 @@ from motif_jax.lm.token_data import layout
 _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "content")
 _REMEDY = "write the dataset again"
 # Greater counts do not fit the shape of an array (int64): they are damage.
-_MOST = 1 << 62
+_MAX_COUNT = 1 << 62
 
 
 class TokensDataset:
@@ -89,7 +89,7 @@ def _is_valid(manifest: Mapping[str, Any]) -> bool:
     for key in ("items", "tokens", "vocab_size"):
         count = manifest[key]
         # A bool is an int, too.
-        if type(count) is not int or not 0 <= count < _MOST:
+        if type(count) is not int or not 0 <= count < _MAX_COUNT:
             return False
     if not isinstance(manifest["dtypes"], dict) or not isinstance(manifest["digests"], dict):
         return False

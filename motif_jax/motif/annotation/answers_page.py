@@ -23,7 +23,7 @@ from motif_jax.motif.annotation.store import StoredAnswer
 
 PAGE = "answers.html"
 # Pairs on a page, those that the dataset has most often; a browser takes seconds with more.
-MOST_PAIRS = 2000
+MAX_PAIRS = 2000
 _BINS = 40
 # Rows of a table before "show all" is pressed.
 _SHOWN = 50
@@ -223,7 +223,7 @@ def _sureness_chart(pairs: Sequence[JudgedPair]) -> str:
 
 def _orders_chart(pairs: Sequence[JudgedPair]) -> str:
     """The probability of A where it was shown first, against that where it was shown second, as inline SVG."""
-    shown = pairs[:MOST_PAIRS]
+    shown = pairs[:MAX_PAIRS]
     figure, axes = charts.new_figure("probability of A, shown first", "probability of A, shown second")
     axes.plot([0, 1], [0, 1], "--", color="#b0b0b0", linewidth=1)
     dots = axes.scatter(
@@ -243,7 +243,7 @@ def _captions_table(ranked: Sequence[RankedCaption]) -> Table:
             number_cell(caption.share, ".2f"),
             number_cell(caption.comparisons, ",d"),
         ]
-        for caption in ranked[:MOST_PAIRS]
+        for caption in ranked[:MAX_PAIRS]
     ]
     return Table("ranked", ["caption", "wins", "comparisons"], rows, search=True, limit=_SHOWN)
 
@@ -251,7 +251,7 @@ def _captions_table(ranked: Sequence[RankedCaption]) -> Table:
 def _pairs_table(pairs: Sequence[JudgedPair], reference: str) -> Table:
     header = ["A", "B", "verdict", "A", "B", "tie", "A, shown first", "A, shown second", "orders", "pairs"]
     rows = []
-    for pair in pairs[:MOST_PAIRS]:
+    for pair in pairs[:MAX_PAIRS]:
         cells = [message_cell(caption) for caption in pair.captions]
         cells.append(TableCell(_VERDICTS[pair.label]))
         cells += [number_cell(probability, ".2f") for probability in pair.probabilities]
@@ -268,7 +268,7 @@ def _pairs_table(pairs: Sequence[JudgedPair], reference: str) -> Table:
 
 def _pairs_note(pairs: Sequence[JudgedPair], reference: str) -> str:
     note = "Probabilities are means over the orders that were asked. "
-    if len(pairs) > MOST_PAIRS:
-        note = f"The most frequent pairs come first; those after row {MOST_PAIRS:,} are left out. {note}"
+    if len(pairs) > MAX_PAIRS:
+        note = f"The most frequent pairs come first; those after row {MAX_PAIRS:,} are left out. {note}"
     words = "disagree, differs" if reference else "disagree"
     return f"{note}A click on a heading sorts. The search finds captions, and the words {words}."

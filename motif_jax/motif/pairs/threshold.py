@@ -13,7 +13,7 @@ from motif_jax.motif.pairs.outcomes import ABOVE, BELOW
 AUTO = "auto"
 QUANTILE = "quantile"
 # Share of the steps above which the advised threshold says nothing, so that the quantile is used.
-MOST_PAID = 0.5
+MAX_PAID = 0.5
 # Texts that a line names at most.
 NAMED = 5
 # How far the recommended threshold lies above unrewarded texts, in standard deviations of the reward.
@@ -132,7 +132,7 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
 
 def falls_back(advice: Mapping[str, Any]) -> bool:
     """Whether the advised threshold pays too many steps to mean anything, as where a judge puts only silence last."""
-    return advice.get("threshold") is not None and (advice.get("paid_share") or 0.0) > MOST_PAID
+    return advice.get("threshold") is not None and (advice.get("paid_share") or 0.0) > MAX_PAID
 
 
 def _paid_without_win(advice: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     assert (labels(dataset) == expected(dataset, rule)).all()
     assert done["asked"] == len(server.requests)
     assert done["prompt_tokens"] == 100 * done["asked"]
-    assert 1 < server.most_at_once <= 8
+    assert 1 < server.max_at_once <= 8
     request = server.requests[0]
     assert (request["temperature"] == 0) == (mode == "soft")
     assert ("structured_outputs" in request) == (mode == "verdict")

@@ -70,7 +70,7 @@ def test_targets_begin_as_copies_of_the_online_parts() -> None:
 @pytest.mark.parametrize(("q", "outputs"), [("token", recipes.VOCAB), ("utterance", 1), ("mean", 1)])
 def test_qs_are_of_every_token_or_of_one_utterance(q: str, outputs: int) -> None:
     agent, params = agent_of(q=q)
-    readout = agent.look(params, TOKENS, VALID)
+    readout = agent.readouts(params, TOKENS, VALID)
     shape = (*TOKENS.shape, outputs) if outputs > 1 else TOKENS.shape
     assert {q.shape for q in readout.qs} == {shape}
     assert readout.values is not None
@@ -84,7 +84,7 @@ def test_what_is_read_is_the_heads_of_the_parts_states() -> None:
         name: MODEL.prefill(params["trunks"][name], TOKENS, VALID)[0]
         for name in ("policy", "values", "target")
     }
-    readout = agent.look(params, TOKENS, VALID)
+    readout = agent.readouts(params, TOKENS, VALID)
     logits = MODEL.logits(params["trunks"]["policy"], states["policy"].after)
     np.testing.assert_allclose(readout.logits, logits, rtol=1e-4, atol=1e-5)
     for number, name in enumerate(("q1", "q2")):
@@ -96,7 +96,7 @@ def test_what_is_read_is_the_heads_of_the_parts_states() -> None:
 
 def test_a_policy_alone_has_no_values() -> None:
     agent, params = agent_of(q="none")
-    readout = agent.look(params, TOKENS, VALID)
+    readout = agent.readouts(params, TOKENS, VALID)
     assert (readout.values, readout.qs, readout.target_q) == (None, (), None)
 
 
@@ -104,7 +104,7 @@ def test_a_mean_q_reads_the_states_mean_so_far() -> None:
     agent, params = agent_of(q="mean", double_q=False)
     states, _ = MODEL.prefill(params["trunks"]["values"], TOKENS, VALID)
     row = int(np.argmax(np.asarray(VALID).sum(axis=1)))
-    readout = agent.look(params, TOKENS, VALID)
+    readout = agent.readouts(params, TOKENS, VALID)
     for position in range(int(VALID[row].sum())):
         mean = states.after[row, : position + 1].mean(axis=0)
         expected = agent.heads.apply(params["heads"], "q1", type(states)(mean, mean))

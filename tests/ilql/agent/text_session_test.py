@@ -44,7 +44,7 @@ def made(design: Design, seed: int = 0) -> tuple[AgentDecoder, Any]:
 
 @functools.lru_cache
 def _look(decoder: AgentDecoder) -> Any:
-    return jax.jit(decoder.network.look)
+    return jax.jit(decoder.network.readouts)
 
 
 def at_the_end(decoder: AgentDecoder, params: Any, text: list[int], target_return: float) -> Any:

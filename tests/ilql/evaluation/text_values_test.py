@@ -189,7 +189,7 @@ def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
     assert [row.dialogue for row in rows] == list(dialogues)
     for row in rows[:4]:
         tokens = row.item.tokens.tolist()
-        readout = saved.network.look(
+        readout = saved.network.readouts(
             saved.params, jax.numpy.array([tokens]), jax.numpy.ones((1, len(tokens)), bool)
         )
         log_probs = jax.nn.log_softmax(readout.logits)
@@ -253,7 +253,7 @@ def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_p
     for row in rows:
         tokens = row.item.tokens[None]
         returns = np.array([row.dialogue.total], np.float32)
-        readout = saved.network.look(saved.params, tokens, np.ones_like(tokens, bool), returns)
+        readout = saved.network.readouts(saved.params, tokens, np.ones_like(tokens, bool), returns)
         log_probs = jax.nn.log_softmax(readout.logits)
         for number, position in enumerate(row.item.action_indices):
             expected = log_probs[0, position, row.item.tokens[position + 1]]

@@ -86,7 +86,7 @@ def published_terms(
 ) -> dict[str, float]:
     """The terms of a method in plain numpy, a dialogue and an action at a time, from the outputs at every position."""
     returns = jnp.asarray([-2.0, -1.0, -1.0])
-    readout = objective.agent.look(agent_params(learned, frozen), batch.tokens, batch.valid, returns)
+    readout = objective.agent.readouts(agent_params(learned, frozen), batch.tokens, batch.valid, returns)
     log_pis = np.asarray(jax.nn.log_softmax(readout.logits), np.float64)
     has_values = readout.values is not None
     if has_values:
@@ -258,7 +258,7 @@ def test_an_utterance_is_valued_at_its_last_token() -> None:
     objective = objective_of("ilql_utterance")
     batch = batch_of(by_utterance=True)
     learned, frozen, part = parameters(objective, batch)
-    readout = objective.agent.look(agent_params(learned, frozen), batch.tokens, batch.valid)
+    readout = objective.agent.readouts(agent_params(learned, frozen), batch.tokens, batch.valid)
 
     estimates = objective.estimates(learned, frozen, part.batch, None)
 

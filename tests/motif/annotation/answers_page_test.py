@@ -155,7 +155,7 @@ def test_texts_of_games_and_models_are_shown_as_texts() -> None:
 
 
 def test_a_page_of_many_pairs_says_which_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers_page, "MOST_PAIRS", 1)
+    monkeypatch.setattr(answers_page, "MAX_PAIRS", 1)
     html = page(answered())
     assert len(rows(html, "judged")) == 1
     assert "those after row 1 are left out" in html

@@ -14,7 +14,7 @@ FRIENDLY_LABEL, RUDE_LABEL, TOXIC_LABEL = 0.0, 1.0, 2.0
 # A yes to 'toxic' of less log-probability falls back to the answer to 'rude' (published: of the filter's label 2).
 TOXIC_THRESHOLD = -0.355
 # What a filter can read of a text; longer ones are cut, as published in its tokens, of about four characters each.
-MOST_CHARACTERS = 4 * 2042
+MAX_CHARACTERS = 4 * 2042
 # Annotators belong to Motif, which this package may not import.
 _JUDGE = "motif_jax.motif.annotation.text_judge:TextJudge"
 
@@ -54,7 +54,7 @@ class Toxicity:
             self._judge.check(goal)
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
-        cut = [text[:MOST_CHARACTERS] for text in texts]
+        cut = [text[:MAX_CHARACTERS] for text in texts]
         distinct = list(dict.fromkeys(cut))
         rude = self._judge.probabilities(RUDE, distinct)
         toxic = self._judge.probabilities(TOXIC, distinct)
@@ -70,7 +70,7 @@ class Toxicity:
         Raises:
           StoppedError: `stopped` said so between two answers.
         """
-        distinct = list(dict.fromkeys(text[:MOST_CHARACTERS] for text in texts))
+        distinct = list(dict.fromkeys(text[:MAX_CHARACTERS] for text in texts))
         count = len(distinct)
         self._judge.probabilities(RUDE, distinct, lambda answered: report(answered // 2), stopped)
         self._judge.probabilities(TOXIC, distinct, lambda answered: report((count + answered) // 2), stopped)

@@ -28,7 +28,7 @@ QUESTION = "/fetch_q_bot_response"
 _ROUTES = (*REWARDS["rank"], *REWARDS["distance"], "/fetch_a_bot_response", QUESTION)
 _GENERATION = {"inference": "greedy", "beamSize": 1}
 _LONGEST_WAIT = 10.0
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _T = TypeVar("_T")
 
 
@@ -112,8 +112,8 @@ class VisDialServer:
                 body += part
                 if time.monotonic() > deadline:
                     raise TimeoutError
-                if len(body) > _MOST_BYTES:
-                    raise ValueError(f"more than {_MOST_BYTES:,} bytes")
+                if len(body) > _MAX_BYTES:
+                    raise ValueError(f"more than {_MAX_BYTES:,} bytes")
             return body
 
 

@@ -15,7 +15,7 @@ from motif_jax.ilql.tasks.wordle.expert import best_words
 from motif_jax.ilql.tasks.wordle.words import START_WORDS, read_words
 
 # Size of the cache of positions' best words, which drops the oldest.
-_MOST_POSITIONS = 200_000
+_MAX_POSITIONS = 200_000
 
 
 def _game_words(boards: Boards, rows: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
     def of_position(boards: Boards, row: int, key: bytes) -> np.ndarray:
         if key not in cache:
             members = np.flatnonzero(boards.fits[row, : boards.table.size])
-            while len(cache) >= _MOST_POSITIONS:
+            while len(cache) >= _MAX_POSITIONS:
                 cache.pop(next(iter(cache)))
             cache[key] = members if len(members) <= 2 else best_words(boards.table.table, members)
         return cache[key]

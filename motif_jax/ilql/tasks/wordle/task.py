@@ -19,7 +19,7 @@ from motif_jax.ilql.tasks.wordle.words import distinct, read_words
 from motif_jax.schema import Key, non_negative, positive
 
 # Bytes of a worker's array [games, words] for a chunk of games.
-_CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
+_CHUNK_BYTES, _MAX_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
 
 
 KEYS: Mapping[str, Key] = {
@@ -173,7 +173,7 @@ class Wordle(TextTask):
         return stream
 
     def dialogues_per_draw(self, kind: str) -> int:
-        return max(_FEWEST_GAMES, min(_MOST_GAMES, _CHUNK_BYTES // len(self.words)))
+        return max(_FEWEST_GAMES, min(_MAX_GAMES, _CHUNK_BYTES // len(self.words)))
 
     def facts(self, kind: str) -> dict[str, Any]:
         return {"words": len(self.words), **(self._facts if kind == "tweets" else {})}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.tasks.reddit.task import Reddit
-from motif_jax.ilql.tasks.reddit.toxicity import MOST_CHARACTERS, Toxicity, toxicity_label
+from motif_jax.ilql.tasks.reddit.toxicity import MAX_CHARACTERS, Toxicity, toxicity_label
 from motif_jax.motif.annotation import store
 from motif_jax.motif.annotation.lexicon import LexiconAnnotator
 
@@ -27,9 +27,9 @@ def test_a_weak_toxic_answer_falls_back_to_rude(rude: float, toxic: float, label
 
 def test_texts_with_equal_first_characters_have_one_label(tmp_path: Path) -> None:
     scorer = scorer_of(tmp_path)
-    longest = "you idiot ".ljust(MOST_CHARACTERS, "x")
+    longest = "you idiot ".ljust(MAX_CHARACTERS, "x")
 
-    labels = scorer([longest, longest + " and more", "x" * MOST_CHARACTERS + " you idiot"])
+    labels = scorer([longest, longest + " and more", "x" * MAX_CHARACTERS + " you idiot"])
 
     assert labels == [2.0, 2.0, 0.0]
 
