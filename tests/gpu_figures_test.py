@@ -69,7 +69,7 @@ def test_a_warm_start_says_how_many_programs_came_from_disk() -> None:
     assert gpu_logs.warm_line(ended(line))["reused_programs"] == 0
 
 
-def test_the_line_of_reused_programs_is_the_one_that_is_read() -> None:
+def test_the_line_of_reused_programs_is_read() -> None:
     programs = compiled_programs.ReusedPrograms()
     programs.programs = 3
     programs.saved_seconds = 20.0
@@ -142,7 +142,7 @@ def test_an_item_beyond_its_limit_ends_with_its_children_alone(tmp_path: Path) -
     wait_until(lambda: not is_alive(child))
 
 
-def test_a_call_that_is_ended_from_outside_leaves_logs_and_no_process(tmp_path: Path) -> None:
+def test_an_ended_call_leaves_logs_and_no_process(tmp_path: Path) -> None:
     run = tmp_path / "nethack"
     run.mkdir()
     (run / "metrics.jsonl").write_text("{}\n")
@@ -246,7 +246,7 @@ def test_items_run_in_the_order_of_the_plans() -> None:
     ]
 
 
-def test_a_machine_that_lacks_a_package_is_told_so_before_any_item(tmp_path: Path) -> None:
+def test_a_missing_package_is_named_before_any_item(tmp_path: Path) -> None:
     broken = tmp_path / "site" / "minigrid"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('no minigrid here')")

@@ -98,7 +98,7 @@ def test_a_gpu_has_the_same_options_with_larger_values(name: str) -> None:
     assert options.to_dict() != plain.to_dict()
 
 
-def test_an_updates_model_flops_do_not_count_what_is_computed_again() -> None:
+def test_model_flops_of_an_update_leave_recomputation_out() -> None:
     config = load_config("benchmark", "language_update")
     config.options.update({**REAL["language_update"], "remat": True})
     agent = language_update.agent(config.options, config.seed)

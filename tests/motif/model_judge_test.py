@@ -262,7 +262,7 @@ def test_an_unusable_gguf_file_is_refused_before_anything_is_written(config, tmp
         check_annotator(config(**{"model.model": str(file)}))
 
 
-def test_a_model_of_the_hub_is_refused_when_it_is_fetched(config, tmp_path, monkeypatch) -> None:
+def test_a_model_of_the_hub_is_refused_at_fetching(config, tmp_path, monkeypatch) -> None:
     model = made_up_judge.write(tmp_path / "made-up")
     of_another_type(model)
     monkeypatch.setattr(text, "fetch", lambda name, key: model)

@@ -38,7 +38,7 @@ def test_the_gradient_of_entropy_equals_its_formula() -> None:
     np.testing.assert_allclose(gradient_of(LOGITS), wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_choices_that_do_not_exist_leave_the_entropy_of_the_others() -> None:
+def test_impossible_choices_leave_the_entropy_of_the_others() -> None:
     logits = LOGITS.copy()
     logits[..., 2] = -np.inf
     logits[0, 0, 4:] = -np.inf

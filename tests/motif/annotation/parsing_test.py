@@ -108,7 +108,7 @@ def test_the_last_line_with_a_verdict_or_a_token_anywhere():
         assert [AnswerParser(form, anywhere=anywhere)(text) for anywhere in (False, True)] == labels, text
 
 
-def test_a_form_of_ones_own_has_its_own_words_of_json() -> None:
+def test_a_users_form_has_words_of_json() -> None:
     grades = Form("grades", ("item",), ("bad", "fair", "good"), undecided=UNKNOWN)
     parse = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))
     assert [parse(text) for text in ("grade: good", "grade: null", "null")] == [2, UNKNOWN, UNKNOWN]
@@ -118,7 +118,7 @@ def test_a_form_of_ones_own_has_its_own_words_of_json() -> None:
     assert [parse(text) for text in ("good: true", "good: false", "good: no")] == [0, UNKNOWN, 1]
 
 
-def test_a_last_verdict_that_is_no_tie_is_quoted_by_a_refusal() -> None:
+def test_a_refusal_quotes_a_last_verdict_without_tie() -> None:
     grades = Form("grades", ("item",), ("bad", "fair", "good"), undecided=UNKNOWN)
     text = "I cannot choose grade: good"
     tie = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good")))

@@ -64,7 +64,7 @@ def test_ppo_passes_over_minibatches_of_steps() -> None:
     assert passes_and_parts(config) == (3, 1, 6)
 
 
-def test_an_algorithm_from_outside_has_the_passes_that_its_config_names() -> None:
+def test_an_outside_algorithm_has_the_passes_of_its_config() -> None:
     name = "tests.rl.outside_parts:Reinforce"
     config = recall_config(algorithm__name=name, algorithm__epochs=3, algorithm__minibatches=4)
     without_keys = config.copy_and_resolve_references()
