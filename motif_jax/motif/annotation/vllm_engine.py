@@ -223,6 +223,9 @@ class VllmAnnotator(chat.ChatAnnotator):
             if any(tokens[: len(start)] != start for tokens in answers):
                 # The verdict's token reaches back into the prefill.
                 continue
+            if any(len(tokens) == len(start) for tokens in answers):
+                # The tokenizer drops the verdict's letters.
+                continue
             verdict_tokens = [tokens[len(start)] for tokens in answers]
             if len(set(verdict_tokens)) == len(verdict_tokens):
                 return prefill, verdict_tokens

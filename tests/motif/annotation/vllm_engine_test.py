@@ -179,6 +179,15 @@ def test_a_soft_answer_continues_a_begun_one_by_a_token(start):
     assert (options["add_generation_prompt"], options["continue_final_message"]) == (False, True)
 
 
+def test_a_tokenizer_that_drops_the_verdicts_is_refused(start, monkeypatch) -> None:
+    def encode(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+        return [ord(character) for character in text if character not in '12None")']
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    with pytest.raises(UserError, match="no single token of this model distinguishes 1, 2, None"):
+        start("soft")
+
+
 def test_questions_that_nobody_waits_for_are_aborted(start):
     annotator = start()
     engine = annotator.engine
