@@ -54,7 +54,9 @@ class Figures:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            # A signal that comes just before a wait without a limit is handled after it.
+            while thread.is_alive():
+                thread.join(0.2)
 
     def run_chain(self, items: list[Item], reserved: float) -> None:
         for number, item in enumerate(items):
