@@ -117,7 +117,7 @@ class PlanMaker:
     def agents(self) -> Plan:
         """The games, the parts of an agent's training, and a training of NetHack."""
         making = [] if self.reward else [[self._make_reward()]]
-        alone = self._agent_benchmarks()
+        alone = [self._games(), *self._agent_benchmarks()]
         alone.append(self._benchmark("inference_host", "inference_host", 30.0, 10.0, {}))
         alone.append(self._nethack())
         return Plan("agents", 400.0, making, alone)
@@ -129,8 +129,8 @@ class PlanMaker:
         if not self.model:
             chains.insert(0, [self._make_model()])
         alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
-        # The tests come last: they get what the others leave of their limits.
-        alone += [self._glam(), self._tests()]
+        # The last ones get what the others leave of their limits.
+        alone += [self._glam(), self._text_train_step(), self._tests()]
         on_request = [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
         return Plan("language", 440.0, chains, alone, on_request)
 
@@ -148,9 +148,17 @@ class PlanMaker:
             self._agents("train", "train", 40.0, {**sizes, **playing}),
             self._agents("train_reward", "train", 30.0, {**sizes, **playing, **with_reward}),
             self._agents("train_two_groups", "train", 25.0, {**sizes, **playing, "groups_per_worker": 2}),
+            self._agents("train_laptop", "train", 25.0, {**sizes, **playing, "network": "laptop"}),
             self._agents("learner", "learner", 20.0, {**sizes, "seconds": 1.0}),
             self._agents("inference", "inference", 20.0, {**sizes, "seconds": 0.25}),
         ]
+
+    def _games(self) -> Item:
+        """What all games give without an agent: the most that a training can reach."""
+        sizes = {"workers": self.cores - 1, "envs_per_worker": 80, "steps": 400, "turn": 100}
+        if self.tiny:
+            sizes |= {"workers": 1, "envs_per_worker": 8, "steps": 40, "turn": 20}
+        return self._benchmark("games", "actors", 60.0, 25.0, sizes)
 
     def _stage(self, config: str, workdir: Path | None, *flags: str) -> list[str]:
         command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}"]
@@ -213,7 +221,7 @@ class PlanMaker:
     def _agents(self, name: str, benchmark: str, reserve: float, options: dict[str, Any]) -> Item:
         if self.tiny:
             small = {"workers": 1, "envs_per_worker": 8, "batch_size": 64, "rollout": 16, "dtype": "float32"}
-            options = {**options, **small, "seconds": 0.5, "network": "quickstart"}
+            options = {"network": "quickstart", **options, **small, "seconds": 0.5}
             if "warmup_seconds" in options:
                 options["warmup_seconds"] = 0.2
         task = {"item": name, "benchmark": f"{benchmark}_gpu", "options": options}
@@ -231,6 +239,12 @@ class PlanMaker:
             return dataclasses.replace(item, read=warm_line)
         item = self._benchmark(f"{name}_cold", f"{name}_gpu", 110.0, COLD_SECONDS[name], options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
+
+    def _text_train_step(self) -> Item:
+        """ILQL's whole step, where time is left for its compilation."""
+        item = self._language("text_train", cold=False)
+        command = [flag.replace("options.step=skip", "options.step=run") for flag in item.command]
+        return dataclasses.replace(item, name="text_train_step", command=command, limit=100.0, reserve=0.0)
 
     def _without_triton(self, name: str) -> Item:
         """A cold start whose products are cuBLAS's alone: the compiler tries no kernels of its own for them."""

@@ -23,6 +23,12 @@ LANGUAGE = {
     "generate": "greedy text, GPT-2 medium",
     "text_train": "ILQL's gradient, GPT-2 small",
 }
+TRAININGS = {
+    "train": "training, task's reward",
+    "train_two_groups": "training, task's reward",
+    "train_reward": "training with the intrinsic reward",
+    "train_laptop": "training with `laptop`'s network, task's reward",
+}
 Line = dict[str, Any]
 
 
@@ -53,12 +59,14 @@ def table(lines: dict[str, Line]) -> str:
         f"Python {machine['python']}, {machine['date']}. All figures are of `bash launch/gpu_figures.sh`."
     )
     rows = [
-        *(_training(lines.get(name), name) for name in ("train", "train_two_groups", "train_reward")),
+        _games(lines.get("games")),
+        *(_training(lines, name) for name in TRAININGS),
         _settled(lines.get("nethack")),
         _alone(lines, "learner", "steps_per_second", "steps/s"),
         _alone(lines, "inference", "rows_per_second", "rows/s"),
         _host(lines.get("inference_host")),
         *(_language(name, lines) for name in LANGUAGE),
+        _whole_step(lines.get("text_train_step")),
         _glam(lines.get("glam")),
         _tests(lines.get("numeric_tests")),
     ]
@@ -89,8 +97,20 @@ def _missing(line: Line | None, key: str) -> str:
     return ""
 
 
-def _training(line: Line | None, name: str) -> Row:
-    title = "training with the intrinsic reward" if name == "train_reward" else "training, task's reward"
+def _games(line: Line | None) -> Row:
+    title = "games alone, random keys"
+    missing = _missing(line, "steps_per_second_by_the_clock")
+    if missing or line is None:
+        return Row(title, missing, "", "`:actors`")
+    options = line["settings"]
+    title += f", {options['workers']} workers x {options['envs_per_worker']}"
+    beside = f"a core's processor time: {number(line['value'])} steps/s"
+    return Row(title, f"{number(line['steps_per_second_by_the_clock'])} steps/s", beside, "`:actors`")
+
+
+def _training(lines: dict[str, Line], name: str) -> Row:
+    line = lines.get(name)
+    title = TRAININGS[name]
     missing = _missing(line, "value")
     if missing or line is None:
         return Row(title, missing, "", "`:train_gpu`")
@@ -100,10 +120,15 @@ def _training(line: Line | None, name: str) -> Row:
         f"batch {options['batch_size']:,}"
     )
     measured = f"**{number(line['value'])} steps/s** (untrained policy, first seconds)"
-    beside = str(line.get("error", "")).split(":")[0]
+    beside = []
+    games = lines.get("games", {}).get("steps_per_second_by_the_clock")
+    if games:
+        beside.append(f"{line['value'] / games:.2f} of the games alone")
     if "baseline" in line:
-        beside = f"learner and inference alone, in turns: {number(line['baseline']['value'])}"
-    return Row(f"{title}, {size}", measured, beside, "`:train_gpu`")
+        beside.append(f"learner and inference alone, in turns: {number(line['baseline']['value'])}")
+    if "error" in line:
+        beside.append(line["error"].split(":")[0])
+    return Row(f"{title}, {size}", measured, "; ".join(beside), "`:train_gpu`")
 
 
 def _settled(line: Line | None) -> Row:
@@ -173,6 +198,21 @@ def _language(name: str, lines: dict[str, Line]) -> Row:
     if warm.get("peak_share") is not None:
         measured += f", {warm['peak_share']:.2f} of {warm['settings']['dtype']} matrix products"
     return Row(title, measured, beside, command)
+
+
+def _whole_step(line: Line | None) -> Row:
+    title = "ILQL's training step, GPT-2 small"
+    command = "`:text_train_gpu --config.options.step=run`"
+    missing = _missing(line, "value")
+    if missing or line is None:
+        return Row(title, missing, "", command)
+    step = line.get("step", {})
+    beside = f"compiled in {step['compile_seconds']:.0f} s" if step else ""
+    missing = _missing({**line, **step}, "tokens_per_second")
+    if missing:
+        return Row(title, missing, beside, command)
+    share = f"{step['peak_share']:.2f} of {line['settings']['dtype']} matrix products"
+    return Row(title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", beside, command)
 
 
 def _warm_state(line: Line | None) -> str:

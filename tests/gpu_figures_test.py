@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,8 +19,12 @@ from typing import Any
 
 import pytest
 
+from motif_jax import schema
+from motif_jax.benchmarks import _command as benchmark_stage
+from motif_jax.core import resources
 from motif_jax.core.devices import compiled_programs
 from tests.conftest import REPOSITORY
+from tests.refusals import config_of
 
 # The scripts of launch/ import each other by their names.
 sys.path.insert(0, str(REPOSITORY / "launch"))
@@ -188,9 +194,22 @@ def test_the_table_between_its_marks_names_the_missing_items(tmp_path: Path) -> 
         "item": "train", "value": 145_000.0, "baseline": {"what": "w", "value": 327_000.0},
         "settings": {"workers": 15, "envs_per_worker": 80, "groups_per_worker": 4, "batch_size": 16384},
     }  # fmt: skip
+    games = {
+        "item": "games",
+        "value": 17_000.0,
+        "steps_per_second_by_the_clock": 290_000.0,
+        "settings": {"workers": 15, "envs_per_worker": 80},
+    }
+    whole_step = {
+        "item": "text_train_step", "value": 9.0, "settings": {"dtype": "bfloat16"}, "error": "not done in 90 s",
+        "step": {"compile_seconds": 60.0, "tokens_per_second": 70_000.0, "peak_share": 0.21},
+    }  # fmt: skip
     lines = [
         machine,
         {"item": "score", "error": "late"},
+        games,
+        whole_step,
+        {**train, "item": "train_laptop"},
         train,
         {"item": "score", "error": "not done in 60 s"},
     ]
@@ -205,7 +224,9 @@ def test_the_table_between_its_marks_names_the_missing_items(tmp_path: Path) -> 
     assert written.endswith("\nafter\n")
     assert "stale row" not in written
     assert "**Machine:** NVIDIA H100, 16 cores" in written
-    assert "| **145,000 steps/s** (untrained policy, first seconds) |" in written
+    assert "| **145,000 steps/s** (untrained policy, first seconds) | 0.50 of the games alone; " in written
+    assert "| training with `laptop`'s network, task's reward, 15 workers x 80 in 4 groups" in written
+    assert "| **70,000 tokens/s**, 0.21 of bfloat16 matrix products | compiled in 60 s |" in written
     assert "| scores of candidates, Flan-T5-large | not done in 60 s |" in written
 
 
@@ -279,3 +300,43 @@ def test_a_model_that_is_there_is_not_made() -> None:
     items = {item.name: item for item in language.items()}
     assert "make_model" not in items
     assert "--config.network.model=runs/model" in items["glam"].command
+
+
+def stage_commands(item: Any) -> list[list[str]]:
+    """The commands of an item that start a stage: one, or those that a shell runs one after the other."""
+    command = item.command
+    if command[:2] == ["bash", "-c"]:
+        words = shlex.split(command[2])
+        ends = [-1, *(index for index, word in enumerate(words) if word == "&&"), len(words)]
+        return [words[start + 1 : stop] for start, stop in itertools.pairwise(ends)]
+    return [command] if "motif_jax.launch" in command else []
+
+
+ITEMS = [
+    pytest.param(item, id=f"{item.name}{'-tiny' if tiny else ''}")
+    for tiny in (False, True)
+    for plan in plans(tiny=tiny)
+    for item in plan.items()
+]
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_every_command_of_a_plan_has_a_valid_config(item: Any) -> None:
+    commands = stage_commands(item)
+    assert commands or item.benchmark or item.name == "numeric_tests"
+    for _, _, module, config_flag, *flags in commands:
+        assert module == "motif_jax.launch"
+        name = config_flag.removeprefix("--config=configs/")
+        config = config_of(name, *(flag for flag in flags if not flag.startswith("--workdir=")))
+        schema.validate(config)
+        if config.stage == "benchmark":
+            benchmark_stage.check(config, None)
+
+
+@pytest.mark.parametrize("item", [item for item in ITEMS if item.values[0].benchmark])
+def test_every_benchmark_of_agents_has_options_that_it_can_measure_with(item: Any) -> None:
+    task = item.benchmark
+    config = resources.config("benchmark", task["benchmark"])
+    assert set(task["options"]) <= set(config.options.keys())
+    config.options.update(task["options"])
+    benchmark_stage.check(config, None)

@@ -6,7 +6,8 @@ are actions. Baseline: the same losses from logits, V, Q and target Q of all tok
 
 `step` has numbers of a whole training step of `micro_batches` such batches: `compile_seconds`, and by the compiler's account the megabytes
 of the state (parameters, targets, optimiser) and of all memory (`memory_megabytes`). It takes about three minutes on two cores with
-`--config.repeats=3`; `--config.options.step=skip` leaves the step out. `:text_train_gpu` has more tokens, in bfloat16.
+`--config.repeats=3`; `--config.options.step=skip` leaves the step out, and `step=run` runs it, for `tokens_per_second` and its share of the
+rate of matrix products. `:text_train_gpu` has more tokens, in bfloat16.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from motif_jax.schema import read_section
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0
 _ACTION_TOKENS = 16  # of each action
-_STEPS = ("skip", "compile")
+_STEPS = ("skip", "compile", "run")
 
 
 def options() -> ConfigDict:
@@ -93,7 +94,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     more: dict[str, Any] = dict(share)
     print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
     if chosen.step != "skip":
-        more["step"] = _describe_step(objective, learned, frozen["target"], batch, chosen.micro_batches)
+        step_of_training = TrainingStep(objective, learned, frozen["target"], batch, chosen.micro_batches)
+        more["step"] = _describe_step(step_of_training)
+        if chosen.step == "run":
+            print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
+            more["step"] |= _run_step(config, step_of_training, flops["ours"])
     return result(
         config,
         "tokens/s",
@@ -133,7 +138,7 @@ class _Loss(NamedTuple):
 
 
 class _NoBatches:
-    """Data of a step that is compiled and never run."""
+    """Data of a step whose batch is passed to it."""
 
     batch_size = 1
     steps_per_pass = None
@@ -142,39 +147,74 @@ class _NoBatches:
         return []
 
 
-def step(
-    objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
-) -> tuple[Any, Carry, Any]:
-    """The program of a training step of `micro` micro-batches like `batch`, and the shapes of its arguments."""
-    config = read_section(TextConfig, resources.config("train_text", "wordle_ilql"))
-    parallel = DataParallel(jax.local_devices()[:1])
-    no_batches: Any = _NoBatches()
-    data = TrainingData(no_batches, no_batches, {}, "")
-    learned, target = shapes_of((learned, target))
-    task = TextTraining(config, objective, (learned, target, {}), data, parallel)
-    state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
-    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
-    program = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
-    return program, Carry(state, jnp.int32(0), None), rows
+class TrainingStep:
+    """A training step of `micro` micro-batches like `batch`.
+
+    Attributes:
+      program: the function (Carry, batches) -> (Carry, metrics); it takes over the memory of its state.
+      carry, rows: shapes of its arguments.
+    """
+
+    def __init__(self, objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> None:
+        config = read_section(TextConfig, resources.config("train_text", "wordle_ilql"))
+        self._parallel = DataParallel(jax.local_devices()[:1])
+        no_batches: Any = _NoBatches()
+        data = TrainingData(no_batches, no_batches, {}, "")
+        learned_shapes = shapes_of(learned)
+        target_shapes = shapes_of(target)
+        task = TextTraining(config, objective, (learned_shapes, target_shapes, {}), data, self._parallel)
+        self._learned = learned
+        self._target = target
+        self._batch = batch
+        self._optimizer = task.optimizer
+        self.micro = micro
+        self.program: Any = self._parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
+        self.carry = jax.eval_shape(self._first_carry, learned_shapes, target_shapes)
+        self.rows = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch
+        )
+
+    def _first_carry(self, learned: Any, target: Any) -> Carry:
+        state = TextState(learned, target, self._optimizer.init(learned), jnp.int32(0))
+        return Carry(state, jnp.int32(0), None)
+
+    def arguments(self) -> tuple[Carry, TextBatch]:
+        """Arrays on the device: fresh ones for the program to take over, and batches."""
+        carry = self._parallel.replicate(jax.jit(self._first_carry)(self._learned, self._target))
+        rows = jax.tree.map(lambda leaf: jnp.stack([leaf] * self.micro)[None], self._batch)
+        return carry, self._parallel.put_batch(rows, 1)
 
 
-def _describe_step(
-    objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
-) -> dict[str, float]:
-    """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
-    program, carry, rows = step(objective, learned, target, batch, micro)
+def _describe_step(step: TrainingStep) -> dict[str, float]:
+    """Compile time and memory of a step."""
     start = time.monotonic()
-    compiled = program.lower(carry, rows).compile()
+    compiled = step.program.lower(step.carry, step.rows).compile()
     seconds = time.monotonic() - start
     memory = compiled.memory_analysis()
     # Outputs that take over the memory of arguments count once.
     live = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    state_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry.state))
+    state_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(step.carry.state))
     return {
         "compile_seconds": seconds,
         "state_megabytes": state_bytes / 1e6,
         "memory_megabytes": (live + memory.temp_size_in_bytes) / 1e6,
     }
+
+
+def _run_step(config: ConfigDict, step: TrainingStep, gradient_flops: float) -> dict[str, float]:
+    """Rate of steps and their share of the peak, in model FLOPs: those of the micro-batches' gradients."""
+    carry, rows = step.arguments()
+
+    def call() -> Any:
+        nonlocal carry
+        carry, metrics = step.program(carry, rows)
+        return metrics
+
+    count = step.micro * config.options.batch_size * config.options.length
+    rates = _language.rates(config, {"step": call}, count)["step"]
+    seconds = count / float(np.median(rates))
+    share = _language.peak_share(config, step.micro * gradient_flops, seconds)
+    return {"tokens_per_second": count / seconds, **share}
 
 
 def _gradient(terms: Any) -> Any:

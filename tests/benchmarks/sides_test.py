@@ -111,3 +111,13 @@ def test_model_flops_of_an_update_leave_recomputation_out() -> None:
     assert flops < _language.product_flops(update, state, data)
     config.options.remat = False
     assert flops == language_update.update_flops(config, state, data)
+
+
+@pytest.mark.extra
+def test_a_training_step_of_ilql_is_run_where_that_is_asked_for() -> None:
+    line = line_of("text_train", **REAL["text_train"], step="run", baseline=False)
+
+    assert line["step"]["tokens_per_second"] > 0
+    # Three micro-batches in a step.
+    assert line["step"]["model_flops"] == 3 * line["model_flops"]
+    assert line["step"]["peak_share"] > 0

@@ -89,8 +89,8 @@ def ilql_lines(layers: int) -> int:
     )
     objective, learned, frozen = text_train.subject(ConfigDict({"options": chosen, "seed": 1}))
     batch = text_train.batch_of(chosen, seed=1)
-    program, carry, rows = text_train.step(objective, learned, frozen["target"], batch, micro=2)
-    return lines(program, carry, rows)
+    step = text_train.TrainingStep(objective, learned, frozen["target"], batch, micro=2)
+    return lines(step.program, step.carry, step.rows)
 
 
 @pytest.mark.slow
