@@ -15,7 +15,7 @@ Variants:
 """
 
 from motif_jax.core import compat
-from motif_jax.glam.config import ClonedLevelKeys, CloningConfig
+from motif_jax.glam.config import ClonedLevelKeys, CloningCompat, CloningConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {
@@ -23,7 +23,9 @@ KEYS = {
     **section_keys(CloningConfig),
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     "environment": section_keys(ClonedLevelKeys),
-    "compat": compat.switches("bc_unshuffled bc_pad_in_loss glam_french_goal glam_separate_tokens"),
+    "compat": compat.switches(
+        "bc_unshuffled bc_pad_in_loss glam_french_goal glam_separate_tokens", CloningCompat
+    ),
 }
 VARIANTS = {
     "faithful": {

@@ -11,7 +11,7 @@ tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (
 """
 
 from motif_jax.core import compat
-from motif_jax.ilql.config import CollectTextConfig
+from motif_jax.ilql.config import CollectTextConfig, TaskCompat
 from motif_jax.ilql.tasks import babyai_text
 from motif_jax.ilql.tasks.reddit import task as reddit
 from motif_jax.ilql.tasks.visdial import task as visdial
@@ -26,7 +26,7 @@ KEYS = {
     "babyai_text": babyai_text.KEYS,
     "reddit": reddit.KEYS,
     "compat": compat.switches(
-        "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one"
+        "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one", TaskCompat
     ),
 }
 _EXPERT = "optimal(start)"

@@ -18,13 +18,13 @@ Variants:
 """
 
 from motif_jax.core import compat
-from motif_jax.motif.reward.config import RewardConfig
+from motif_jax.motif.reward.config import RewardCompat, RewardConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "train_reward",
     **section_keys(RewardConfig),
-    "compat": compat.switches("running_statistics quantile_two_decimals glyph_crop_centre"),
+    "compat": compat.switches("running_statistics quantile_two_decimals glyph_crop_centre", RewardCompat),
 }
 _QUICK = {
     "batch_size": 256,

@@ -20,7 +20,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.core import compat
-from motif_jax.ilql.config import TextConfig
+from motif_jax.ilql.config import IlqlCompat, TextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.schema import configs, section_keys, update
 
@@ -33,7 +33,8 @@ KEYS = {
     **section_keys(TextConfig),
     "compat": compat.switches(
         "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
-        "ilql_target_dropout chai_scores"
+        "ilql_target_dropout chai_scores",
+        IlqlCompat,
     ),
 }
 # What a method is, wherever it is trained.

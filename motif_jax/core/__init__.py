@@ -5,7 +5,7 @@ the same command resumes. The order to read:
 
     errors.py           `UserError`: one line for the user, in place of a traceback
     config.py           checks of a config's values; the keys are made by motif_jax/schema.py
-    sections.py         sections that several configs have; compat.py has the switches for the published code's quirks
+    sections.py         sections that several configs have; compat.py has the switches for quirks of published agents
     entry_points.py     `module:Class` of a user; which of them a run may import
     run_folder.py       config, versions and command of a run; refuses another run's config
     interruption.py     stops on request, with the exit code that asks for another start
@@ -27,7 +27,7 @@ profiling.py. Numbers: seeds.py, nan_policy.py. Texts: text_bytes.py, sentences.
 Where a change goes:
 
     another key of several commands     sections.py; a key of one command belongs to the config.py of its folder
-    another published quirk             a switch in compat.py
+    another published quirk             a switch in compat.py; of a training that one method alone has, in its config.py
     another check of a value            a limit of the `Key` in motif_jax/schema.py, else config.py
     another place for metrics           metrics.py
     another file that a kill may cut    files.py, or checked_lines.py where lines are appended

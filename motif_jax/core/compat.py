@@ -1,4 +1,8 @@
-"""The switches that turn quirks of the published code on, for exact comparisons with it."""
+"""The switches that turn quirks of the published code on, for exact comparisons with it.
+
+Those of agents, of their environments and of annotators are here, since folders below the methods read them. Those of a training
+that one method alone has stand in its config: motif/reward/config.py, glam/config.py, ilql/config.py.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,17 @@ from motif_jax.schema import plain_key, section_class
 
 
 def quirk(help: str) -> Any:
-    """A switch of `Compat`."""
+    """A switch."""
     return plain_key(False, f"quirk of the published code: {help}")
+
+
+# A training of a reward has it, and whatever pays the reward.
+QUANTILE_TWO_DECIMALS = quirk("the threshold is the two-decimal number of the CSV file")
 
 
 @section_class
 class Compat:
-    """Quirks of the published code, each off unless a config turns it on."""
+    """Quirks of agents and annotators, each off unless a config turns it on."""
 
     # NetHack and its observations, also in MiniHack.
     sober_mask: bool = quirk("hallucination together with any other condition counts as sober")
@@ -26,10 +34,8 @@ class Compat:
     # APPO and the end of episodes.
     vtrace_bootstrap: bool = quirk("the value after a rollout is made up from its last step")
     timeout_as_terminal: bool = quirk("the step limit ends an episode like a death")
-    # Motif's reward and its labels.
-    running_statistics: bool = quirk("mean and variance are merged batch by batch from a prior")
-    quantile_two_decimals: bool = quirk("the threshold is the two-decimal number of the CSV file")
-    glyph_crop_centre: bool = quirk("the glyph crop sits at the map's top left and blends glyph numbers")
+    # What a reward pays, and its labels.
+    quantile_two_decimals: bool = QUANTILE_TWO_DECIMALS
     answer_first_match: bool = quirk("the first verdict in an answer decides")
     # ONI.
     oni_ranking_raw_reward: bool = quirk("the agent gets the raw output of the ranking network")
@@ -43,7 +49,7 @@ class Compat:
     oni_extended_steps: bool = quirk(
         "with 28 actions: skills, kills and prompts as the published environment sees them"
     )
-    # GLAM, its baselines and its cloning.
+    # GLAM and its baselines.
     glam_raw_logit_score: bool = quirk("scores of actions are sums of raw logits")
     glam_pad_plus_one: bool = quirk("each place of padding adds 1 to a score")
     glam_separate_tokens: bool = quirk(
@@ -61,30 +67,11 @@ class Compat:
     symbolic_train_mode_batchnorm: bool = quirk(
         "batch normalisation takes the batch's statistics while it plays"
     )
-    bc_unshuffled: bool = quirk("pairs are learned from in their order")
-    bc_pad_in_loss: bool = quirk("pads up to target_tokens count in the loss")
-    # ILQL, CHAI and the text tasks.
-    ilql_utterance_int_reward: bool = quirk("rewards of utterances are cut to integers")
-    ilql_policy_loss_norm: bool = quirk("the policy's loss is divided by the number of all tokens")
-    ilql_padded_positions: bool = quirk(
-        "in dialogues that were cut off one more action counts where they are not the longest of their micro-batch; one without actions has a weight "
-        "at position 0"
-    )
-    ilql_utterance_truncation: bool = quirk(
-        "with max_len, as many states of utterances are kept as of tokens"
-    )
-    ilql_next_q_zero: bool = quirk("a row of zeros after the last action is bootstrapped from")
-    ilql_target_dropout: bool = quirk("dropout in the target trunk and in the policy's weights, too")
-    chai_scores: bool = quirk("CHAI scores candidates as the released code does")
-    wordle_branch_restarts: bool = quirk("branches begin on an empty board")
-    wordle_top_p_rows: bool = quirk("a loss in six rows ranks like a win in six")
-    visdial_last_turn_free: bool = quirk("the tenth turn costs nothing where the goal was not reached")
-    upvote_zero_one: bool = quirk("upvote_model pays 1 and 0 for 1 and -1")
 
 
-def switches(names: str) -> dict[str, schema.Key]:
-    """The switches of a stage, all off, from their names with spaces between; KeyError for an unknown one."""
-    all_switches = schema.section_keys(Compat)
+def switches(names: str, section: type = Compat) -> dict[str, schema.Key]:
+    """The switches of a stage, all off, from their names in `section` with spaces between; KeyError for an unknown one."""
+    all_switches = schema.section_keys(section)
     return {name: all_switches[name] for name in names.split()}
 
 

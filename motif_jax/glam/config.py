@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
+from motif_jax.core.compat import Compat, quirk
 from motif_jax.core.training.config import GradientConfig
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.play.config import AgentCheckpoint
@@ -177,6 +178,14 @@ class PublishedArrays:
 
 
 @section_class
+class CloningCompat(Compat):
+    """Quirks of an agent, and of the published behavioural cloning."""
+
+    bc_unshuffled: bool = quirk("pairs are learned from in their order")
+    bc_pad_in_loss: bool = quirk("pads up to target_tokens count in the loss")
+
+
+@section_class
 class CloningConfig(GradientConfig):
     """A training of a language agent on trajectories."""
 
@@ -217,6 +226,7 @@ class CloningConfig(GradientConfig):
         3, "number of newest evaluations whose checkpoints stay, besides the best"
     )
     profile: sections.Profile = subsection(sections.Profile, steps=5)
+    compat: CloningCompat = CloningCompat()
 
     @property
     def source(self) -> str:

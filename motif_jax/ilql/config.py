@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.config import available_cores
+from motif_jax.core.compat import quirk
 from motif_jax.core.training.config import TextDatasetConfig
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.config import TokenRewardSection
@@ -184,6 +185,34 @@ class EvaluationGames:
 
 
 @section_class
+class IlqlCompat:
+    """Quirks of the published trainings on dialogues, each off unless a config turns it on."""
+
+    ilql_utterance_int_reward: bool = quirk("rewards of utterances are cut to integers")
+    ilql_policy_loss_norm: bool = quirk("the policy's loss is divided by the number of all tokens")
+    ilql_padded_positions: bool = quirk(
+        "in dialogues that were cut off one more action counts where they are not the longest of their micro-batch; one without actions has a weight "
+        "at position 0"
+    )
+    ilql_utterance_truncation: bool = quirk(
+        "with max_len, as many states of utterances are kept as of tokens"
+    )
+    ilql_next_q_zero: bool = quirk("a row of zeros after the last action is bootstrapped from")
+    ilql_target_dropout: bool = quirk("dropout in the target trunk and in the policy's weights, too")
+    chai_scores: bool = quirk("CHAI scores candidates as the released code does")
+
+
+@section_class
+class TaskCompat:
+    """Quirks of the published text tasks; a task takes those whose names begin with its `switches`."""
+
+    wordle_branch_restarts: bool = quirk("branches begin on an empty board")
+    wordle_top_p_rows: bool = quirk("a loss in six rows ranks like a win in six")
+    visdial_last_turn_free: bool = quirk("the tenth turn costs nothing where the goal was not reached")
+    upvote_zero_one: bool = quirk("upvote_model pays 1 and 0 for 1 and -1")
+
+
+@section_class
 class TextConfig(TextDatasetConfig):
     """A training of an agent that writes."""
 
@@ -231,6 +260,7 @@ class TextConfig(TextDatasetConfig):
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
     lora: TextLora = subsection(TextLora)
+    compat: IlqlCompat = IlqlCompat()
     log_every_seconds: float = positive(20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)")
 
 

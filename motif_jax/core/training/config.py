@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
-from motif_jax.core.compat import Compat
 from motif_jax.schema import (
     section_class,
     subsection,
@@ -30,7 +29,6 @@ class DatasetConfig:
     nonfinite: sections.Nonfinite = subsection(sections.Nonfinite)
     profile: sections.Profile = subsection(sections.Profile)
     wandb: sections.Wandb = subsection(sections.Wandb)
-    compat: Compat = Compat()
 
 
 @section_class

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from motif_jax import schema
 from motif_jax.core import sections
+from motif_jax.core.compat import QUANTILE_TWO_DECIMALS, quirk
 from motif_jax.core.training.config import DatasetConfig
 from motif_jax.schema import (
     DTYPES,
@@ -69,6 +70,15 @@ class LeastSteps:
 
 
 @section_class
+class RewardCompat:
+    """Quirks of the published training of a reward, each off unless a config turns it on."""
+
+    running_statistics: bool = quirk("mean and variance are merged batch by batch from a prior")
+    quantile_two_decimals: bool = QUANTILE_TWO_DECIMALS
+    glyph_crop_centre: bool = quirk("the glyph crop sits at the map's top left and blends glyph numbers")
+
+
+@section_class
 class RewardConfig(DatasetConfig):
     """A training of a reward model."""
 
@@ -88,3 +98,4 @@ class RewardConfig(DatasetConfig):
     labels: LabelUse = subsection(LabelUse)
     ensemble: Ensemble = subsection(Ensemble)
     chunk_steps: int = sections.batch_size_key(32, "optimiser steps of one program")
+    compat: RewardCompat = RewardCompat()
