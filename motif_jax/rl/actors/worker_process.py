@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
@@ -222,6 +222,84 @@ class Deaths:
         return self._counts[key] >= MAX_DEATHS
 
 
+class _Assignment(NamedTuple, Generic[_Job]):
+    """A job that a process works on."""
+
+    process: WorkerProcess
+    number: int
+    job: _Job
+    alive_at: float  # the pool's seconds at the last sign of life
+
+
+class _FinishedJob(NamedTuple, Generic[_Job]):
+    """A job that needs no further work, and its answer.
+
+    Attributes:
+      process: the process that has become idle; None where the job has killed `MAX_DEATHS` processes and has no answer.
+    """
+
+    job: _Job
+    answer: Any
+    process: WorkerProcess | None
+
+
+class _JobPool(Generic[_Job]):
+    """The processes of `run_jobs`, and the jobs that they work on.
+
+    Attributes:
+      processes: those that live.
+      busy: connection -> the job of its process.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Any], ProcessWork],
+        setup: Mapping[str, Any],
+        on_death: Callable[[int], None] | None,
+    ) -> None:
+        self._make = make
+        self._setup = setup
+        self._deaths = Deaths(on_death)
+        self.clock = _Clock()
+        self.processes: list[WorkerProcess] = []
+        self.busy: dict[Any, _Assignment[_Job]] = {}
+
+    def begin(self, number: int, job: _Job, process: WorkerProcess | None = None) -> None:
+        """Gives a job to an idle process; None starts one."""
+        if process is None:
+            process = WorkerProcess(self._make, self._setup)
+            self.processes.append(process)
+        process.send(job)
+        self.busy[process.connection] = _Assignment(process, number, job, self.clock.seconds)
+
+    def read(self, connection: Any) -> _FinishedJob[_Job] | None:
+        """Reads a message of a busy process; None where its job goes on, in this process or, if it died, in a new one.
+
+        Raises as `WorkerProcess.receive_message`, but for EOFError.
+        """
+        assignment = self.busy.pop(connection)
+        process = assignment.process
+        try:
+            answer = process.receive_message()
+        except EOFError:
+            process.close(timeout=0)
+            self.processes.remove(process)
+            if self._deaths.note(assignment.number):
+                return _FinishedJob(assignment.job, None, None)
+            self.begin(assignment.number, assignment.job)
+            return None
+        if isinstance(answer, WorkerProgress):
+            self.busy[connection] = assignment._replace(alive_at=self.clock.seconds)
+            return None
+        return _FinishedJob(assignment.job, answer, process)
+
+    def kill_silent(self) -> None:
+        """Kills the processes that are silent for `HANG_SECONDS`; `read` replaces them."""
+        for assignment in self.busy.values():
+            if self.clock.seconds - assignment.alive_at > HANG_SECONDS:
+                assignment.process.process.kill()
+
+
 def run_jobs(
     make: Callable[[Any], ProcessWork],
     setup: Mapping[str, Any],
@@ -244,54 +322,30 @@ def run_jobs(
       patient: whether a process may be silent for any time; else it counts as hung after `HANG_SECONDS` without `note_progress`.
       on_death: called at each death of a process with the number of deaths so far.
     """
+    pool = _JobPool[_Job](make, setup, on_death)
     waiting_jobs = iter(enumerate(jobs))
-    processes: list[WorkerProcess] = []
-    # Connection -> process, number of its job, the job, and the time of its last sign of life.
-    busy: dict[Any, tuple[WorkerProcess, int, _Job, float]] = {}
-    deaths = Deaths(on_death)
-    clock = _Clock()
 
     def is_stopping() -> bool:
         return stop is not None and stop.requested
-
-    def begin(number: int, job: _Job, process: WorkerProcess | None = None) -> None:
-        if process is None:
-            process = WorkerProcess(make, setup)
-            processes.append(process)
-        process.send(job)
-        busy[process.connection] = (process, number, job, clock.seconds)
 
     try:
         for number, job in itertools.islice(waiting_jobs, workers):
             if is_stopping():
                 return
-            begin(number, job)
-        while busy and not is_stopping():
-            for connection in wait(list(busy), timeout=_PART_SECONDS):
-                process: WorkerProcess | None
-                process, number, job, _ = busy.pop(connection)
-                try:
-                    answer = process.receive_message()
-                except EOFError:
-                    process.close(timeout=0)
-                    processes.remove(process)
-                    process = None
-                    answer = None
-                    if not deaths.note(number):
-                        begin(number, job)
-                        continue
-                    lost(job)
-                if isinstance(answer, WorkerProgress):
-                    assert process is not None
-                    busy[connection] = (process, number, job, clock.seconds)
+            pool.begin(number, job)
+        while pool.busy and not is_stopping():
+            for connection in wait(list(pool.busy), timeout=_PART_SECONDS):
+                finished = pool.read(connection)
+                if finished is None:
                     continue
+                if finished.process is None:
+                    lost(finished.job)
                 next_job = next(waiting_jobs, None)
                 if next_job is not None:
-                    begin(*next_job, process)
-                yield job, answer
-            clock.advance()
-            for process, _, _, alive_at in busy.values():
-                if not patient and clock.seconds - alive_at > HANG_SECONDS:
-                    process.process.kill()
+                    pool.begin(*next_job, finished.process)
+                yield finished.job, finished.answer
+            pool.clock.advance()
+            if not patient:
+                pool.kill_silent()
     finally:
-        close_all(processes)
+        close_all(pool.processes)
