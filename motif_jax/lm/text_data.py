@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -115,24 +116,7 @@ def prepare(
     tokenizer = Tokenizer.read(tokenizer_folder)
     beginning = tokenizer.beginning() if begins else []
 
-    def items_by_part() -> Iterator[tuple[str, Item]]:
-        for index, item in enumerate(_read_items(config, paths)):
-            is_held_out = not held_out_paths and share.holds(index)
-            yield HELD_OUT if is_held_out else TRAIN, item
-        for item in _read_items(config, held_out_paths):
-            yield HELD_OUT, item
-
-    def add(writer: TokensWriter, items: Sequence[Item]) -> None:
-        for item, item_prompt, text in _tokenise(tokenizer, items, whole_prompts):
-            # Items of their own begin behind it. In a window of several items it is learned as every token: it says that a text begins.
-            prompt = [*beginning, *item_prompt]
-            tokens = [*prompt, *text, end][:longest]
-            if len(prompt) >= len(tokens):
-                raise UserError(
-                    f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={longest} nothing is left to learn"
-                )
-            writer.add(tokens, item_columns={"prompt": len(prompt) if item_prompt else 0})
-
+    item_writer = _ItemWriter(tokenizer, beginning, end, longest, whole_prompts)
     tokenisation = Tokenisation(
         vocab_size=tokenizer.size,
         tokenizer=digests.of_file(tokenizer_folder / FILE),
@@ -143,7 +127,7 @@ def prepare(
             "longest": longest or 0,
             **({"begins": beginning} if beginning else {}),
         },
-        add=add,
+        add=item_writer.add,
         token_columns={},
         item_columns={"prompt": "int32"},
         too_few=(
@@ -153,8 +137,43 @@ def prepare(
         unit="bytes",
         amount=lambda item: item.size,
     )
+    items = _items_by_part(config, paths, held_out_paths, share)
     total = sum(path.stat().st_size for path in all_paths)
-    return tokenisation.split(workdir / TOKENS, items_by_part(), total, stopped)
+    return tokenisation.split(workdir / TOKENS, items, total, stopped)
+
+
+def _items_by_part(
+    config: LanguageModelConfig, paths: list[Path], held_out_paths: list[Path], share: HeldOut
+) -> Iterator[tuple[str, Item]]:
+    """The items of all files, each with `TRAIN` or `HELD_OUT`; `share` is held out where no files are."""
+    for index, item in enumerate(_read_items(config, paths)):
+        is_held_out = not held_out_paths and share.holds(index)
+        yield HELD_OUT if is_held_out else TRAIN, item
+    for item in _read_items(config, held_out_paths):
+        yield HELD_OUT, item
+
+
+@dataclasses.dataclass(frozen=True)
+class _ItemWriter:
+    """Writes items as tokens; `beginning` is what stands before each, the other attributes are arguments of `prepare`."""
+
+    tokenizer: Tokenizer
+    beginning: list[int]
+    end: int
+    longest: int | None
+    whole_prompts: bool
+
+    def add(self, writer: TokensWriter, items: Sequence[Item]) -> None:
+        """Writes items; UserError for a prompt that leaves no token to learn."""
+        for item, item_prompt, text in _tokenise(self.tokenizer, items, self.whole_prompts):
+            # Items of their own begin behind it. In a window of several items it is learned as every token: it says that a text begins.
+            prompt = [*self.beginning, *item_prompt]
+            tokens = [*prompt, *text, self.end][: self.longest]
+            if len(prompt) >= len(tokens):
+                raise UserError(
+                    f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={self.longest} nothing is left to learn"
+                )
+            writer.add(tokens, item_columns={"prompt": len(prompt) if item_prompt else 0})
 
 
 def _tokenise(
