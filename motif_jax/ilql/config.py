@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
-from motif_jax.core.config import available_cores
 from motif_jax.core.compat import quirk
+from motif_jax.core.config import available_cores
 from motif_jax.core.training.config import TextDatasetConfig
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.config import TokenRewardSection
