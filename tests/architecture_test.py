@@ -58,6 +58,11 @@ ONLY_IN = {
 MAX_LINES = 400
 MAX_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
 MAX_WORDS = 10  # of a test's name, after "test_"
+# Private names that tests may use: the interface of named tuples, and names of other libraries without a public form.
+PRIVATE_NAMES = {"_replace", "_asdict", "_fields", "_exit", "_utils", "_rebuild_tensor_v2", "_pyconverter"}
+# Files of benchmarks whose names begin with an underscore are those that are no benchmark.
+PRIVATE_FILES = "motif_jax.benchmarks"
+PATCHES = ("setattr", "delattr")
 # What a user imports keeps its name, whatever stands below it.
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
 
@@ -189,3 +194,39 @@ def test_config_files_declare_no_keys() -> None:
     }
     assert "section_keys" in calls.values()
     assert {place: name for place, name in calls.items() if name in constructors} == {}
+
+
+def private_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """(name, line) of each private name that a file takes from elsewhere, or replaces there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not is_self(node.value):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module != PRIVATE_FILES:
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and called_name(node) in PATCHES:
+            texts = [argument.value for argument in node.args[:2] if isinstance(argument, ast.Constant)]
+            yield from ((text.rpartition(".")[2], node.lineno) for text in texts if isinstance(text, str))
+
+
+def called_name(call: ast.Call) -> str:
+    """The name of the function that is called, without what stands before a dot."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def test_tests_use_no_private_names_of_the_package() -> None:
+    uses = []
+    for file, tree in TEST_TREES.items():
+        nodes = list(ast.walk(tree))
+        # An object of the same file may be known by another name than `self`, as in a class inside a method.
+        here = {node.attr for node in nodes if isinstance(node, ast.Attribute) and is_self(node.value)}
+        for name, line in private_names(tree):
+            is_private = name.startswith("_") and not name.endswith("__")
+            if is_private and name not in here | PRIVATE_NAMES:
+                uses.append(f"{file}:{line} {name}")
+    assert uses == []

@@ -236,9 +236,9 @@ def test_a_path_may_lead_through_tuples_and_keys_with_dots(source: str) -> None:
     text = gymnasium.spaces.Text(8)
     space = gymnasium.spaces.Tuple([gymnasium.spaces.Dict({"a.b": text}), text])
 
-    text_readers._require_path(space, source)
+    text_readers.require_path(space, source)
     with pytest.raises(UserError, match=f"the observations have no '{source[4:]}!' but 0, 1"):
-        text_readers._require_path(space, f"{source}!")
+        text_readers.require_path(space, f"{source}!")
 
 
 class WithoutMasks(gymnasium.vector.VectorWrapper):

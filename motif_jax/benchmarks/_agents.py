@@ -21,7 +21,7 @@ from motif_jax.rl.system import System
 
 # Large enough to keep a GPU busy; with four groups a core still has games to play while an update holds the GPU.
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "groups_per_worker": 4, "dtype": "bfloat16"}
-_PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}  # rows of the matrices of `matrix_product_rate`
+PRODUCT_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}  # rows of the matrices of `matrix_product_rate`
 
 
 def training_options(**more: Any) -> ConfigDict:
@@ -84,7 +84,7 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
 
 def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
     """FLOP/s of large square matrix products of `dtype` on the first device."""
-    size = _PEAK_SIZE[jax.default_backend()]
+    size = PRODUCT_SIZE[jax.default_backend()]
     # Random numbers: a GPU multiplies equal ones faster, since they take less power.
     a = jax.random.normal(jax.random.PRNGKey(0), (size, size)).astype(dtype)
     multiply = jax.jit(lambda a, b: a @ b)

@@ -16,7 +16,7 @@ from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
 
 # Greatest number of bytes of a piece, and of a row.
-_PIECE_BYTES = 1 << 28
+PIECE_BYTES = 1 << 28
 ROW_BYTES = 1 << 30
 # Bytes of an entry besides its text, and of a number whose kind is not in _WIDTHS.
 _ENTRY = 8
@@ -80,7 +80,7 @@ def _width(leaf: Any) -> int:
 
 def _parts(path: str | os.PathLike[str], batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     size = _size(batch)
-    if size <= _PIECE_BYTES or (batch.num_rows == 1 and size <= ROW_BYTES):
+    if size <= PIECE_BYTES or (batch.num_rows == 1 and size <= ROW_BYTES):
         yield _plain(batch)
     elif batch.num_rows == 1:
         raise UserError(f"{path} has a row of {size >> 20:,} MiB: at most {ROW_BYTES >> 20:,} MiB are read")

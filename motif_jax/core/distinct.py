@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_BLOCK_ROWS = 1 << 16
+BLOCK_ROWS = 1 << 16
 _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) | np.uint64(1)
 
 
@@ -24,7 +24,7 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of uint8 [N, W] in the order of first occurrence, and the index int32 [N] of each row in them."""
-    blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(rows), _BLOCK_ROWS)]
+    blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(rows), BLOCK_ROWS)]
     hashes = np.empty(len(rows), np.uint64)
     for block in blocks:
         hashes[block] = hash_rows(rows[block])

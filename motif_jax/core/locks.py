@@ -14,8 +14,8 @@ from typing import IO, Any
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import regular_file
 
-_LEASE_SECONDS = 180.0
-_POLL_SECONDS = 0.5
+LEASE_SECONDS = 180.0
+POLL_SECONDS = 0.5
 # The error about a folder that was removed during a run.
 GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
 _NO_LOCKS = (
@@ -68,11 +68,11 @@ def FolderLock(
         if patience is None:
             # After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
             is_requeued = os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
-            patience = _LEASE_SECONDS if is_requeued else 0.0
+            patience = LEASE_SECONDS if is_requeued else 0.0
         deadline = time.monotonic() + patience
         while not lock(file, folder):
             if time.monotonic() < deadline:
-                time.sleep(_POLL_SECONDS)
+                time.sleep(POLL_SECONDS)
                 continue
             file.seek(0)
             holder = file.read().strip() or "another process"

@@ -21,7 +21,7 @@ import numpy as np
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 # Values resampled at a time: limits a resampled table to 64 MB.
-_CHUNK = 8_000_000
+RESAMPLED_VALUES = 8_000_000
 # The mean of more draws than this is nearly normal, and is drawn from a normal distribution.
 _NORMAL = 20_000
 
@@ -125,7 +125,7 @@ def _resampled(
     values: np.ndarray, statistics: Sequence[Statistic], resamples: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
     """Each statistic of `resamples` draws with replacement from `values` [n], [resamples] each."""
-    rows = max(1, _CHUNK // values.size)
+    rows = max(1, RESAMPLED_VALUES // values.size)
     chunks: list[list[np.ndarray]] = []
     for start in range(0, resamples, rows):
         size = (min(rows, resamples - start), values.size)

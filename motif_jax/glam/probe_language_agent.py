@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json, read_json_lines
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.progress import Progress
+from motif_jax.envs.babyai_text.probes import Probe
 from motif_jax.glam import probe_files, probing
 from motif_jax.glam.config import ProbeQuestions
 from motif_jax.glam.probing import Probing
@@ -35,17 +37,17 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(is_valid, "checkpoint", checkpoint, "all, latest, best or a step")
     agent_probes, _ = _open_agent(config)
     if config.must_be_right:
-        _check_right_actions(config, agent_probes)
+        check_right_actions(config, agent_probes.probes, agent_probes.actions)
 
 
-def _check_right_actions(config: ConfigDict, agent_probes: Probing) -> None:
-    """Raises UserError where no probe names its right action, or one names an action that the agent does not have."""
-    has_answers = any(probe.right for probe in agent_probes.probes)
+def check_right_actions(config: ConfigDict, probes: Sequence[Probe], actions: Sequence[str]) -> None:
+    """Raises UserError where no probe names its right action, or one names an action that is not among the agent's `actions`."""
+    has_answers = any(probe.right for probe in probes)
     allowed = "False: no probe of config.probes.prompts names its right action"
     checks.require(has_answers, "must_be_right", True, allowed)
-    for probe in agent_probes.probes:
-        is_known = probe.right in ("", *agent_probes.actions)
-        names = ", ".join(agent_probes.actions)
+    for probe in probes:
+        is_known = probe.right in ("", *actions)
+        names = ", ".join(actions)
         allowed = f"a file whose right actions are among {names}: {probe.name!r} has {probe.right!r}"
         checks.require_key(config, "probes.prompts", is_known, allowed)
 

@@ -20,7 +20,7 @@ META = "trajectories.json"
 # The key of the file's metadata.
 _ABOUT = b"motif_jax.trajectories"
 _ABOUT_KEYS = ("environment", "options", "actions")
-_ROW_GROUP = 4096
+ROW_GROUP_STEPS = 4096
 
 
 class TrajectoryEpisode(NamedTuple):
@@ -65,7 +65,7 @@ def write(
             for step, row in enumerate(rows):
                 values = (episode.number, episode.seed, step, *row)
                 waiting.append(dict(zip(schema.names, values, strict=True)))
-            if len(waiting) >= _ROW_GROUP:
+            if len(waiting) >= ROW_GROUP_STEPS:
                 writer.write_table(pa.Table.from_pylist(waiting, schema))
                 steps += len(waiting)
                 waiting = []

@@ -15,7 +15,7 @@ from motif_jax.lm.gguf.tensors import GgufTensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 # Numbers that are converted at a time.
-_NUMBERS_AT_ONCE = 1 << 22
+NUMBERS_AT_ONCE = 1 << 22
 # Weights in other forms, by the pattern of their files, and why they are not read.
 _OTHER_FORMS = {
     "*.bin": "is a pickle, which is never opened here",
@@ -177,7 +177,7 @@ class Tensors:
 
 def _read_rows(part: Any, array: np.ndarray) -> np.ndarray:
     """Fills `array` [rows, ...] from a slice of a file, some rows at a time: a table would be there twice, in both dtypes."""
-    step = max(1, _NUMBERS_AT_ONCE // max(1, array[:1].size))
+    step = max(1, NUMBERS_AT_ONCE // max(1, array[:1].size))
     for row in range(0, len(array), step):
         stop = min(row + step, len(array))
         array[row:stop] = part[row:stop]

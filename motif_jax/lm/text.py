@@ -42,6 +42,15 @@ class TokenLogProbs(NamedTuple):
     start: int  # number of prompt tokens
 
 
+def stop_tokens(tokenizer: Tokenizer, stops: Sequence[str]) -> list[int]:
+    """The tokens that are a stop by themselves.
+
+    A tokenizer of bytes names some bytes by a letter: its token "é" is a part of other letters.
+    """
+    named = [(stop, tokenizer.find(stop)) for stop in stops]
+    return [token for stop, token in named if token is not None and tokenizer.pieces([token]) == [stop]]
+
+
 class TextModel:
     """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once.
 
@@ -153,7 +162,7 @@ class TextModel:
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
-        limits = Limits(max_new_tokens, (*self.model.config.end_ids, *self._stop_tokens(stops)))
+        limits = Limits(max_new_tokens, (*self.model.config.end_ids, *stop_tokens(self.tokenizer, stops)))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
         # A decoder goes on with the prompt: a token that the tokenizer adds after a text would end it before its answer.
@@ -178,16 +187,6 @@ class TextModel:
                 texts = (x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True))
                 written[position] = [_before(self.tokenizer.decode(text), stops) for text in texts]
         return [written[position] for position in range(len(prompts))]
-
-    def _stop_tokens(self, stops: Sequence[str]) -> list[int]:
-        """The tokens that are a stop by themselves.
-
-        A tokenizer of bytes names some bytes by a letter: its token "é" is a part of other letters.
-        """
-        named = [(stop, self.tokenizer.find(stop)) for stop in stops]
-        return [
-            token for stop, token in named if token is not None and self.tokenizer.pieces([token]) == [stop]
-        ]
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)

@@ -22,9 +22,9 @@ TRAIN = "train"
 HELD_OUT = "held_out"
 PARTS = (TRAIN, HELD_OUT)
 # Items that are tokenised together.
-_TOGETHER = 256
+GROUP_ITEMS = 256
 # Groups between two saves.
-_SAVED_EVERY = 64
+SAVE_EVERY_GROUPS = 64
 Item = TypeVar("Item")
 
 
@@ -74,7 +74,7 @@ class Tokenisation(Generic[Item]):
             # Items of each part so far, those included that a killed writer saved.
             counts = dict.fromkeys(PARTS, 0)
             for number in itertools.count(1):
-                group = list(itertools.islice(remaining, _TOGETHER))
+                group = list(itertools.islice(remaining, GROUP_ITEMS))
                 if not group:
                     break
                 for part, writer in writers.items():
@@ -85,7 +85,7 @@ class Tokenisation(Generic[Item]):
                 done += sum(self.amount(item) for _, item in group)
                 progress.update(min(done, total))
                 stop = stopped()
-                if stop or number % _SAVED_EVERY == 0:
+                if stop or number % SAVE_EVERY_GROUPS == 0:
                     for writer in writers.values():
                         writer.save()
                 if stop:

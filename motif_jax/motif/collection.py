@@ -25,9 +25,9 @@ from motif_jax.motif.sampling import EpisodeJob, Players, SamplingPlan
 _FEWEST_AHEAD = 8
 _MAX_AHEAD = 1024
 # Without a sub-sequence in so many games, there will be none.
-_MAX_EMPTY = 500
+MAX_EMPTY_GAMES = 500
 # Without two captions that differ among so many sub-sequences, there will be none.
-_MAX_EQUAL = 10_000
+MAX_EQUAL_SEQUENCES = 10_000
 
 
 class Collection:
@@ -89,7 +89,7 @@ class Collection:
                 pairs, num_usable = self._pair(episodes)
                 if len(pairs) == num_pairs:
                     break
-                if not num_usable and self._drawn >= _MAX_EQUAL:
+                if not num_usable and self._drawn >= MAX_EQUAL_SEQUENCES:
                     raise UserError(
                         f"config.drop_equal_captions=True: leaves out every pair, since all {self._drawn:,} sub-sequences have equal "
                         "captions; give False, or an environment or players that show more, with another --workdir"
@@ -127,7 +127,7 @@ class Collection:
         self._count_captions(sampled.job.index)
         if sampled.left_out:
             progress.log(f"episode {sampled.job.index} ends every process that plays it: left out")
-        if not self._drawn and len(self._counts) >= _MAX_EMPTY:
+        if not self._drawn and len(self._counts) >= MAX_EMPTY_GAMES:
             raise UserError(
                 f"config.length={self._plan.length}: none of {len(self._counts):,} games was that long; give a smaller "
                 "one, or other players, with another --workdir"

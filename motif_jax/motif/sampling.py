@@ -37,7 +37,7 @@ STATUS_INFO = {
 # The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy says.
 CHARACTER = "mon-hum-neu-mal"
 # Rows of the arrays for an episode, doubled when one is longer: 5,000 steps and the last observation.
-_FIRST_CAPACITY = 5001
+FIRST_CAPACITY = 5001
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class History:
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
-        self._arrays = empty_observation(environment.spec, (_FIRST_CAPACITY,))
-        self._rewards = np.zeros(_FIRST_CAPACITY, np.float32)
+        self._arrays = empty_observation(environment.spec, (FIRST_CAPACITY,))
+        self._rewards = np.zeros(FIRST_CAPACITY, np.float32)
         # Making the views of a row costs as much as a step of the game; the next episode writes into the same rows.
         self._rows: list[Row] = []
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from motif_jax.core.devices import platforms
 
-_CPU_INFO = Path("/proc/cpuinfo")
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -54,12 +54,13 @@ def sums_in_float32(dtype: jnp.dtype) -> bool:
     products asked for in bfloat16, whose inputs it first converts to float32. Other processors were not measured, and a GPU sums in float32
     in any case: there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
     """
-    return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and _has_bfloat16_units()
+    return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_units()
 
 
 @functools.cache
-def _has_bfloat16_units() -> bool:
-    return _CPU_INFO.exists() and "amx_bf16" in _CPU_INFO.read_text().split()
+def has_bfloat16_units() -> bool:
+    """Whether this machine's processor has units for bfloat16 matrices."""
+    return CPU_INFO.exists() and "amx_bf16" in CPU_INFO.read_text().split()
 
 
 # jax's own gradients would be products of float32 with bfloat16, which are as slow as those of float32.

@@ -37,7 +37,7 @@ from motif_jax.oni.question_queue import Items, Pending
 from motif_jax.rl.config import AgentConfig
 
 # How often a waiting thread checks whether to end, and whether delayed questions may be sent.
-_WAKE_SECONDS = 0.25
+WAKE_SECONDS = 0.25
 # Pause between two attempts to reach a server that is still starting.
 _REACH_PAUSE_SECONDS = 1.0
 # While a server is away, one question is sent after each pause, which doubles.
@@ -123,9 +123,12 @@ class LabelService(LabelBookkeeper):
         """
         self._check()
         if not self._is_server:
-            questions = self.take(self._annotator.questions_at_once)
-            self._ask(self._without_stored(questions))
+            self.ask_now(self._annotator.questions_at_once)
         return super().poll()
+
+    def ask_now(self, limit: int) -> None:
+        """Has at most `limit` of the questions in the queue answered by an annotator without a server; UserError as `poll`."""
+        self._ask(self._without_stored(self.take(limit)))
 
     def close(self) -> None:
         """Ends the annotator; questions in flight are lost. The second call does nothing."""
@@ -230,7 +233,7 @@ class LabelService(LabelBookkeeper):
         events: list[_Event] = []
         with contextlib.suppress(queue.Empty):
             while True:
-                events.append(self._events.get(timeout=0 if events else _WAKE_SECONDS))
+                events.append(self._events.get(timeout=0 if events else WAKE_SECONDS))
         return events
 
     def _handle(self, events: Sequence[_Event]) -> None:
@@ -311,5 +314,5 @@ def _wait_for(future: concurrent.futures.Future[Any], stopped: Callable[[], bool
     while not future.done():
         if stopped():
             raise StoppedError
-        concurrent.futures.wait([future], timeout=_WAKE_SECONDS)
+        concurrent.futures.wait([future], timeout=WAKE_SECONDS)
     return future.result()

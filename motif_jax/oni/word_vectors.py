@@ -82,7 +82,7 @@ class FileVectors:
     def __init__(self, path: str | Path) -> None:
         folder = _cache_folder(Path(path))
         if not folder.exists():
-            _convert(Path(path), folder)
+            convert(Path(path), folder)
         self._vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         self._keys = np.load(folder / "keys.npy", mmap_mode="r")
         self._rows = np.load(folder / "rows.npy", mmap_mode="r")
@@ -120,7 +120,7 @@ def _cache_folder(path: Path) -> Path:
     return Path(home) / "motif_jax" / "vectors" / name
 
 
-def _convert(path: Path, folder: Path) -> None:
+def convert(path: Path, folder: Path) -> None:
     """Writes the arrays of a text file into `folder`, which appears only when they are whole.
 
     Another process that converts the same file is waited for. What a killed one left is removed.

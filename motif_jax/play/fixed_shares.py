@@ -50,7 +50,7 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
     with Progress(ROUNDS * EPISODES, "episodes", "fit the best fixed shares of actions", 0) as progress:
         for number in range(ROUNDS):
             shares = _shares(logits[-1])
-            counts, returns = _play_round(environment, shares, seed, number, progress)
+            counts, returns = play_round(environment, shares, seed, number, progress)
             if not np.isfinite(returns).all():
                 raise UserError(
                     f"config.policy=fixed: must be another for {name}, whose returns are not all numbers"
@@ -63,7 +63,7 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
     return tuple(_shares(np.mean(logits[-AVERAGED_ROUNDS:], 0)).tolist())
 
 
-def _play_round(
+def play_round(
     environment: Environment, shares: np.ndarray, seed: int, number: int, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
     """Counts of the actions int64 [episodes, actions], and returns float64 [episodes], of round `number`."""

@@ -104,7 +104,7 @@ class _Overlay:
     """An agent's and a reward's values of the episodes; `source` names both, JSON-able."""
 
     def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
-        folder, checkpoint = _agent(config, plan)
+        folder, checkpoint = agent_of(config, plan)
         self._folder = folder
         self._policy = None
         self._trained_on: EnvironmentSpec | None = None
@@ -178,7 +178,7 @@ def rated_film(
     return watching.film_recording(recording, title, policy, rater_of, options.get("fields", ()), observed)
 
 
-def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
+def agent_of(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
     """(folder, checkpoint) of the agent whose values are shown; the folder is None or '' for none."""
     checkpoint = config.agent.checkpoint
     if config.agent.dir is not None or plan.get("checkpoint") is None:
@@ -197,7 +197,7 @@ def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
     """The episodes that the config names, each once; UserError if two of them would get the same file names."""
     games = [_game_of_recording(path) for path in _recording_paths(config)]
     if config.evaluation:
-        games += [_game_of_row(config, plan, row) for row in _chosen_rows(config)]
+        games += [_game_of_row(config, plan, row) for row in chosen_rows(config)]
     by_stem: dict[str, _Game] = {}
     for game in games:
         first = by_stem.setdefault(game.stem, game)
@@ -249,7 +249,7 @@ def _game_of_row(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) 
     )
 
 
-def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
+def chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
     allowed = "an evaluation of games by evaluate; those of texts are read on their own page"
     checks.require_key(config, "evaluation", all("actions" in row for row in rows), allowed)

@@ -24,7 +24,7 @@ from motif_jax.rl.training_hook import TrainingHook
 TAG = "recordings/newest"
 _KEY = "film_every_seconds"
 _LONGEST_SECONDS = 600.0  # a process that makes a film for longer is killed
-_CLOSE_SECONDS = 10.0  # for the film that is being made at the end of the training
+CLOSE_SECONDS = 10.0  # for the film that is being made at the end of the training
 
 
 class TrainingFilms(TrainingHook):
@@ -39,7 +39,7 @@ class TrainingFilms(TrainingHook):
         self._every_seconds = every_seconds
         self._clock = clock
         self._writer = writer
-        self._film_process: WorkerProcess | None = None
+        self.film_process: WorkerProcess | None = None
         self._ended_process: WorkerProcess | None = None  # has made the film before
         self._shown = ""  # name of the recording that was shown last
         self._begun_at = -every_seconds
@@ -68,7 +68,7 @@ class TrainingFilms(TrainingHook):
 
     def after_update(self, update: int, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
         elapsed = time.monotonic() - self._begun_at
-        process = self._film_process
+        process = self.film_process
         if process is not None:
             if elapsed > _LONGEST_SECONDS:
                 process.process.kill()
@@ -78,11 +78,11 @@ class TrainingFilms(TrainingHook):
             self._begin()
 
     def close(self) -> None:
-        process = self._film_process
-        if process is not None and process.connection.poll(_CLOSE_SECONDS):
+        process = self.film_process
+        if process is not None and process.connection.poll(CLOSE_SECONDS):
             self._finish(process)
-        close_all([process for process in (self._film_process, self._ended_process) if process is not None])
-        self._film_process = None
+        close_all([process for process in (self.film_process, self._ended_process) if process is not None])
+        self.film_process = None
         self._ended_process = None
 
     def _time_of_recordings(self) -> int | None:
@@ -99,15 +99,15 @@ class TrainingFilms(TrainingHook):
         self._seen_recordings = self._time_of_recordings()
         self._begun_at = time.monotonic()
         try:
-            self._film_process = WorkerProcess(newest_game.GifMaker, {"run": str(self._run)})
+            self.film_process = WorkerProcess(newest_game.GifMaker, {"run": str(self._run)})
         except (UserError, OSError) as error:
             _report(first_line(error))
             return
-        self._film_process.send(self._shown)
+        self.film_process.send(self._shown)
 
     def _finish(self, process: WorkerProcess) -> None:
         """Takes the answer of the process, which ends then."""
-        self._film_process = None
+        self.film_process = None
         self._ended_process = process
         try:
             answer = process.receive()

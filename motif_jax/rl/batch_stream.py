@@ -15,7 +15,7 @@ from motif_jax.rl.batcher import Batch, put
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 from motif_jax.rl.system import System
 
-_WAIT_SECONDS = 0.2
+WAIT_SECONDS = 0.2
 
 
 class BatchStream:
@@ -78,10 +78,10 @@ class BatchStream:
         meters = system.meters
         if not system.batcher.is_full():
             with meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
-                system.batcher.add(system.finished.get(timeout=_WAIT_SECONDS))
+                system.batcher.add(system.finished.get(timeout=WAIT_SECONDS))
             return
         with meters.time("batcher/blocked"):
-            room = self._room.acquire(timeout=_WAIT_SECONDS)
+            room = self._room.acquire(timeout=WAIT_SECONDS)
         if room:
             batch = system.batcher.next()
             with meters.time("batcher/put"):
@@ -101,7 +101,7 @@ class BatchStream:
             # Its time has a meter of its own; the time below counts as waiting for a batch.
             self._system.learner.finish_update()
         with self._system.meters.time("learner/wait"), contextlib.suppress(queue.Empty):
-            batch = self._ready.get(timeout=_WAIT_SECONDS)
+            batch = self._ready.get(timeout=WAIT_SECONDS)
             self._room.release()
             return batch
         return None
@@ -120,7 +120,7 @@ class BatchStream:
                 self._patience.check()
             served = 0
             for number, source in enumerate(system.sources):
-                served += source.inference.serve(_WAIT_SECONDS / len(system.sources), self._hold(number))
+                served += source.inference.serve(WAIT_SECONDS / len(system.sources), self._hold(number))
             self._steps_played += served
             if served:
                 self._while_playing(self._steps_played)

@@ -18,8 +18,8 @@ from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
-_MAX_WAITING = 256  # games that wait to be replayed (2 bytes a step, or 4 for each real number); later ones are not recorded
-_CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
+MAX_WAITING = 256  # games that wait to be replayed (2 bytes a step, or 4 for each real number); later ones are not recorded
+CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
 
 
 class EpisodeActions(NamedTuple):
@@ -101,7 +101,7 @@ class EpisodeRecorder:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with self._lock:
-            wait(self.waiting, _CLOSE_SECONDS)
+            wait(self.waiting, CLOSE_SECONDS)
             self._left_out += sum(future.cancel() for future in self.waiting)
         self._pool.shutdown()
         if self._process is not None:
@@ -165,7 +165,7 @@ class EpisodeRecorder:
 
         if len(actions) != report["length"]:
             return  # some were lost with an actor
-        if len(self.waiting) >= _MAX_WAITING:
+        if len(self.waiting) >= MAX_WAITING:
             self._left_out += 1
             return
         name = f"step-{report['step']:012d}-env-{env:05d}-episode-{episode:06d}.json"

@@ -263,14 +263,14 @@ class Inference:
         """Chooses the actions of groups, without those that `hold` is True for; returns how many environments were served."""
         ready = self._take_ready(timeout, hold)
         if ready:
-            self._finish(self._launch(ready), ready)
+            self._finish(self.launch(ready), ready)
         return len(ready) * self._envs
 
     def serve_ahead(self, timeout: float = READY_SECONDS) -> None:
         """As `serve`, but launches the next call before it reads the last one's choice: the device computes while the host works."""
         before = self._running
         ready = self._take_ready(timeout if before is None else 0.0, None)
-        self._running = self._launch(ready) if ready else None
+        self._running = self.launch(ready) if ready else None
         if before is not None:
             # The process of a group may have died since the launch: its new one waits for another action.
             restarted = self._actors.restarted_groups
@@ -323,7 +323,7 @@ class Inference:
         program.give_back(filled)
         return smaller_program, cropped
 
-    def _launch(self, ready: Sequence[Ready]) -> _Running:
+    def launch(self, ready: Sequence[Ready]) -> _Running:
         """Copies the groups' rows into an input and launches the program."""
         start = time.perf_counter()
         count = len(ready)

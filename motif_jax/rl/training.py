@@ -75,7 +75,7 @@ class AgentTraining:
     """
 
     def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
-        self._config = config
+        self.config = config
         self._workdir = Path(workdir)
         self._hosts = Hosts()
         self.clock = Clock(
@@ -91,7 +91,7 @@ class AgentTraining:
         """Trains until all steps are done (True) or a stop is requested (False); saves in either case, unless a stop comes long before
         the next update of a slow network.
         """
-        config = self._config
+        config = self.config
         workdir = self._workdir
         clock = self.clock
         with ExitStack() as stack:
@@ -102,7 +102,7 @@ class AgentTraining:
             step = self._hosts.on_first(lambda: reward_choice.pin_step(config, workdir, checkpoints))
             if step is not None:
                 config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
-                self._config = config
+                self.config = config
 
             # Continue from the newest checkpoint, unless the run has finished or must not be continued.
             latest = checkpoints.latest()
@@ -222,7 +222,7 @@ class AgentTraining:
             print(line, file=sys.stderr, flush=True)
 
     def _print_overview(self, system: System) -> None:
-        config = self._config
+        config = self.config
         nodes = self._hosts.gather(socket.gethostname())
         num_parameters = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
         learning = settings.learner_devices(config.devices)
@@ -238,7 +238,7 @@ class StartMessages:
     """Prints what a language agent's run is doing before its first update, which may take minutes; other runs print nothing."""
 
     def __init__(self, config: AgentConfig, print_line: Callable[[str], None]) -> None:
-        self._config = config
+        self.config = config
         self._print_line = print_line
         self._announces_compilation = agent_networks.class_of(config).is_slow
         self._printed_at = 0.0
@@ -250,8 +250,8 @@ class StartMessages:
 
     def read_model(self) -> None:
         if self._announces_compilation:
-            self._print(f"reading the language model {self._config.network.model}")
-            remark = agent_networks.class_of(self._config).remark(self._config)
+            self._print(f"reading the language model {self.config.network.model}")
+            remark = agent_networks.class_of(self.config).remark(self.config)
             if remark:
                 self._print(remark)
 
@@ -261,7 +261,7 @@ class StartMessages:
     def play(self, played: int) -> None:
         """Called whenever steps were played; prints now and then."""
         if played == 0 or time.monotonic() - self._printed_at >= PLAIN_INTERVAL_SECONDS:
-            self._print(f"playing: {played:,} of {self._config.batch_size:,} steps before the first update")
+            self._print(f"playing: {played:,} of {self.config.batch_size:,} steps before the first update")
 
     def learn(self) -> None:
         """Called before every update; prints before the first."""

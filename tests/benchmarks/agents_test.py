@@ -32,7 +32,7 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["inference", extra("learner"), extra("train")])
 def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 256)
+    monkeypatch.setitem(_agents.PRODUCT_SIZE, "cpu", 256)
     calls_per_second = _agents.calls_per_second
 
     def hurried(call: Any, seconds: float) -> float:
@@ -73,7 +73,7 @@ def test_at_least_one_call_is_timed() -> None:
 
 
 def test_a_matrix_product_counts_two_operations_a_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 3)
+    monkeypatch.setitem(_agents.PRODUCT_SIZE, "cpu", 3)
     monkeypatch.setattr(
         _agents, "calls_per_second", lambda call, seconds: call().size * call().itemsize * seconds
     )

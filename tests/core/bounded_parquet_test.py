@@ -25,12 +25,12 @@ def test_texts_of_200_gb_are_refused_or_read_in_pieces(
     assert path.stat().st_size < 20_000
     with pytest.raises(UserError, match=r"what it holds takes [\d,]+ MiB of memory, [\d,]+ MiB are left$"):
         bounded_parquet.read(path, ["text"])
-    monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 5_000_000)
+    monkeypatch.setattr(bounded_parquet, "PIECE_BYTES", 5_000_000)
     first = next(bounded_parquet.batches(path, ["text"]))
     assert 0 < first.nbytes < 5_000_000
     assert next(corpus.read([path], "file")).text == LONG
     monkeypatch.setattr(bounded_parquet, "ROW_BYTES", 1 << 20)
-    monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(bounded_parquet, "PIECE_BYTES", 1 << 20)
     with pytest.raises(UserError, match="has a row of 1 MiB: at most 1 MiB are read"):
         next(corpus.read([path], "file"))
 
@@ -73,7 +73,7 @@ def test_memory_of_a_table_is_estimated_by_column_types(tmp_path: Path, monkeypa
         assert table.equals(pa.table(rows).select(names)), "in the order that was asked for"
         assert tuple(size for purpose, size in taken if purpose.endswith("what it holds")) == held
     for piece_bytes, lengths in ((35, [3, 1]), (34, [1, 2, 1])):
-        monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(bounded_parquet, "PIECE_BYTES", piece_bytes)
         parts = bounded_parquet.batches(tmp_path / "a.parquet", ["said"])
         assert [part.num_rows for part in parts] == lengths
     monkeypatch.undo()

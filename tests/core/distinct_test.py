@@ -12,7 +12,7 @@ from motif_jax.core import distinct
 def test_equal_to_a_dictionary(values):
     rows = np.array(values, np.uint8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct, "_BLOCK_ROWS", 3)
+        patch.setattr(distinct, "BLOCK_ROWS", 3)
         table, ids = distinct.distinct_rows(rows)
     expected = {}
     for row in rows:

@@ -129,8 +129,8 @@ def test_a_folder_has_one_owner_until_its_process_dies(tmp_path: Path) -> None:
 
 
 def test_a_requeued_job_waits_for_a_lost_nodes_lock(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(locks, "_LEASE_SECONDS", 30.0)
-    monkeypatch.setattr(locks, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 30.0)
+    monkeypatch.setattr(locks, "POLL_SECONDS", 0.01)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     holder = contextlib.ExitStack()
     holder.enter_context(locks.FolderLock(tmp_path))

@@ -42,7 +42,7 @@ def test_less_confidence_has_a_narrower_interval_of_a_mean(values):
 
 def test_a_large_table_is_resampled_in_parts(values, monkeypatch):
     summary = statistics.summarise(values, resamples=500)
-    monkeypatch.setattr(statistics, "_CHUNK", 20)
+    monkeypatch.setattr(statistics, "RESAMPLED_VALUES", 20)
 
     assert statistics.summarise(values, resamples=500) == summary
 

@@ -138,4 +138,6 @@ def test_a_narrow_terminal_shows_control_characters_as_escapes(monkeypatch, caps
 
 
 def test_a_number_of_numpys_sorts_in_a_page() -> None:
-    assert 'data-value="9.0"' in page._cell(page.TableCell("9", np.int64(9)))
+    table = page.Table("runs", ["steps"], [[page.TableCell("9", np.int64(9))]])
+
+    assert 'data-value="9.0"' in table.html()

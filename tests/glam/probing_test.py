@@ -6,7 +6,6 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -130,21 +129,21 @@ def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None
     assert first["actions"] == []
 
 
-def probed(*right_actions: str) -> Any:
-    """Probes of an agent with two actions, by their right actions."""
+def check_right_actions(*right_actions: str) -> None:
+    """Checks probes with these right actions for an agent that has two actions."""
+    config = load_config("probe_language_agent", "", {"probes.prompts": "mine.json"})
     probes = [Probe(f"probe {number}", "go", ((),), (), right) for number, right in enumerate(right_actions)]
-    return SimpleNamespace(actions=("turn left", "go forward"), probes=probes)
+    probe_language_agent.check_right_actions(config, probes, ("turn left", "go forward"))
 
 
 def test_right_actions_are_those_of_the_agent() -> None:
-    config = load_config("probe_language_agent", "", {"probes.prompts": "mine.json"})
-    probe_language_agent._check_right_actions(config, probed("go forward", ""))
+    check_right_actions("go forward", "")
 
     message = r"^config\.probes\.prompts='mine\.json': must be a file whose right actions are among turn left, go forward: "
     with pytest.raises(UserError, match=message + "'probe 1' has 'go foward'$"):
-        probe_language_agent._check_right_actions(config, probed("turn left", "go foward"))
+        check_right_actions("turn left", "go foward")
     with pytest.raises(UserError, match=r"^config\.must_be_right=True: must be False: no probe"):
-        probe_language_agent._check_right_actions(config, probed("", ""))
+        check_right_actions("", "")
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:

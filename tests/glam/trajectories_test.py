@@ -15,7 +15,7 @@ ABOUT = {"environment": "x", "options": {}, "actions": ["left", "right"], "playe
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_ROW_GROUP", 3)
+    monkeypatch.setattr(parquet, "ROW_GROUP_STEPS", 3)
     episodes = [
         parquet.TrajectoryEpisode(2 * n, 70 + n, [f"{n}{k}" for k in range(n)], [1] * n, [0.5 * n] * n)
         for n in (1, 2, 0, 4, 1)

@@ -38,8 +38,8 @@ MAX_RATIO = 1.3
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Parts as small beside these weights as 4 million numbers are beside a real model's.
-    monkeypatch.setattr(checkpoint_files, "_NUMBERS_AT_ONCE", 1 << 14)
-    monkeypatch.setattr(tensors, "_NUMBERS_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(checkpoint_files, "NUMBERS_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(tensors, "NUMBERS_AT_ONCE", 1 << 14)
     settings = config.parse(VALUES)
     folder.write(tmp_path / "model", settings, LanguageModel(settings).init(jax.random.key(0)))
     return tmp_path / "model"

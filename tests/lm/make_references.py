@@ -20,8 +20,8 @@ import recipes
 
 def build(name: str) -> Any:
     values = dict(recipes.CONFIGS[name])
-    config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
-    config._attn_implementation = "eager"
+    kind = values.pop("model_type")
+    config = transformers.AutoConfig.for_model(kind, attn_implementation="eager", **values)
     model = getattr(transformers, recipes.CLASSES[name])(config).eval()
     if name == "t5_gated":  # with a head of its own, as the files of T5 v1.1 have it
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))

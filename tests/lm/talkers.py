@@ -25,7 +25,7 @@ T5 |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "dropout
 GPT2 = {"model_type": "gpt2", "n_positions": 256, "n_embd": 8, "n_layer": 1, "n_head": 2}
 GPT2 |= {"bos_token_id": 1, "eos_token_id": 1}
 CONFIGS: dict[str, dict[str, Any]] = {"t5": T5, "gpt2": GPT2}
-_initialiser = functools.cache(lambda settings: jax.jit(LanguageModel(settings).init))
+initialiser = functools.cache(lambda settings: jax.jit(LanguageModel(settings).init))
 
 
 def write(path: Path, name: str = "t5", seed: int = 0) -> Path:
@@ -36,5 +36,5 @@ def write(path: Path, name: str = "t5", seed: int = 0) -> Path:
     backend.save(str(path / "tokenizer.json"))
     (path / "config.json").write_text(json.dumps({**CONFIGS[name], "vocab_size": len(WORDS)}))
     settings = config.read(path)
-    folder.write(path, settings, _initialiser(settings)(jax.random.key(seed)))
+    folder.write(path, settings, initialiser(settings)(jax.random.key(seed)))
     return path

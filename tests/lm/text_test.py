@@ -19,6 +19,7 @@ from motif_jax import lm as language
 from motif_jax.core.errors import UserError
 from motif_jax.lm import text_files
 from motif_jax.lm.sampling import Sampling
+from motif_jax.lm.text import stop_tokens
 from motif_jax.lm.text_files import AnswerFile, read_questions
 from motif_jax.lm.tokens import Tokenizer, bucket, candidate_rows, padded
 from tests.lm.models import TEXT
@@ -97,8 +98,9 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
 def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None:
     # A tokenizer of bytes names the blank so, and the letter itself has two bytes.
     blank = "\u0120"
-    assert model.tokenizer.find(blank) is not None
-    assert model._stop_tokens(["</s>", blank, "no such token"]) == [model.tokenizer.find("</s>")]
+    tokenizer = model.tokenizer
+    assert tokenizer.find(blank) is not None
+    assert stop_tokens(tokenizer, ["</s>", blank, "no such token"]) == [tokenizer.find("</s>")]
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def test_answers_are_those_of_a_server_with_the_same_model(form, folder, config,
     texts = PAIRS if form is PAIR else [(text,) for text in TEXTS]
     questions = [Question(f"{number:032x}", items, form) for number, items in enumerate(texts)]
     server = Server(folder)
-    monkeypatch.setattr(ChatClient, "_post", lambda client, request: server.post(client, request))
+    monkeypatch.setattr(ChatClient, "post", lambda client, request: server.post(client, request))
     same = {"answer.mode": "soft", "prompt.version": "small", "answer.minimum_mass": 0.0}
     by_server = asked(
         annotation_config({"annotator": "openai", "openai.model": "m", **same}), form, questions

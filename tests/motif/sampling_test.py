@@ -41,7 +41,7 @@ def contents(folder):
 
 
 def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
-    monkeypatch.setattr("motif_jax.motif.sampling._FIRST_CAPACITY", 3)
+    monkeypatch.setattr("motif_jax.motif.sampling.FIRST_CAPACITY", 3)
     environment = registry.make("NetHackScore-v1", max_episode_steps=40)
     small = History(environment)
     monkeypatch.undo()

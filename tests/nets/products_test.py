@@ -144,10 +144,10 @@ def test_an_activation_in_float32_keeps_its_input_alone():
 def cpu_info(tmp_path, monkeypatch):
     """The file that lists the processor's units, empty."""
     info = tmp_path / "cpuinfo"
-    monkeypatch.setattr(products, "_CPU_INFO", info)
-    products._has_bfloat16_units.cache_clear()
+    monkeypatch.setattr(products, "CPU_INFO", info)
+    products.has_bfloat16_units.cache_clear()
     yield info
-    products._has_bfloat16_units.cache_clear()
+    products.has_bfloat16_units.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_server_faults_are_retried_and_a_full_disk_is_raised(make, monkeypatch, 
     server = Mock(identity={}, prices=None, concurrency=1, submit=submit)
     server.quiet_seconds.return_value = 0
     monkeypatch.setattr(label_service, "make_annotator", lambda *_: server)
-    monkeypatch.setattr(label_service, "_WAKE_SECONDS", 0.005)
+    monkeypatch.setattr(label_service, "WAKE_SECONDS", 0.005)
     service = make(kind="openai", annotator__openai__model="m")
     labels = []
     service.enqueue([("a",)], [4], None, 0)
@@ -290,7 +290,7 @@ def test_answers_that_wait_at_a_checkpoint_are_counted_once(make):
     """They are in its totals, and in the log behind it."""
     source = make()
     source.enqueue([("k",)], [1], None, 0)
-    source._ask(source._without_stored(source.take(1)))
+    source.ask_now(1)
     state = json.loads(json.dumps(source.state()))
     labels = source.poll()
     assert [label.items for label in labels] == [("k",)]

@@ -39,7 +39,7 @@ def talker(run, monkeypatch):
         shapes = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
         return lambda key: jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
-    monkeypatch.setattr(talkers, "_initialiser", zeros)
+    monkeypatch.setattr(talkers, "initialiser", zeros)
     talkers.write(run / "base", "gpt2")
     level = {"environment.name": LEVEL, "environment.max_episode_steps": 20}
     return eval_agents.open_agent(

@@ -99,7 +99,7 @@ def test_a_reward_that_is_no_number_has_no_bar(reward):
 def bars(rewards):
     """The picture of the bars of rewards."""
     picture = Image.new("RGB", (100, 60))
-    movie._draw_bars(ImageDraw.Draw(picture), rewards, 1, 100, 5)
+    movie.draw_bars(ImageDraw.Draw(picture), rewards, 1, 100, 5)
     return picture.tobytes()
 
 

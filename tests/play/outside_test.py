@@ -267,7 +267,7 @@ NO_CAPTIONS = (
 
 @pytest.mark.parametrize(
     ("limit", "number", "changes", "line"),
-    [("_MAX_EMPTY", 2, {}, NO_GAME), ("_MAX_EQUAL", 100, SILENT, NO_CAPTIONS)],
+    [("MAX_EMPTY_GAMES", 2, {}, NO_GAME), ("MAX_EQUAL_SEQUENCES", 100, SILENT, NO_CAPTIONS)],
 )
 def test_games_that_give_no_pair_are_refused_in_one_line(tmp_path, monkeypatch, limit, number, changes, line):
     monkeypatch.setattr(collection, limit, number)

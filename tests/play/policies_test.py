@@ -110,7 +110,7 @@ def test_fixed_shares_need_returns_that_are_numbers(monkeypatch):
     def played(environment, shares, *position):
         return np.ones((2, len(shares)), int), np.array([1.0, -np.inf])
 
-    monkeypatch.setattr(fixed_shares, "_play_round", played)
+    monkeypatch.setattr(fixed_shares, "play_round", played)
     with pytest.raises(UserError, match="BabyAI-GoToObjS4-v0, whose returns are not all numbers"):
         fixed_shares.fit("BabyAI-GoToObjS4-v0", {}, 2)
 

@@ -35,7 +35,7 @@ def test_the_checkpoint_is_the_evaluations_unless_another_is_named(
 ) -> None:
     config = load_config("replay", "", {"agent.dir": folder, "agent.checkpoint": checkpoint})
 
-    assert replay._agent(config, {"policy": ".", "checkpoint": 300}) == expected
+    assert replay.agent_of(config, {"policy": ".", "checkpoint": 300}) == expected
 
 
 @pytest.mark.parametrize("folder", [None, ""])
@@ -43,13 +43,13 @@ def test_a_checkpoint_without_an_agent_is_refused(folder: str | None) -> None:
     config = load_config("replay", "", {"agent.dir": folder, "agent.checkpoint": "best"})
 
     with pytest.raises(UserError, match=r"^config\.agent\.checkpoint='best': must be None without an agent"):
-        replay._agent(config, {"policy": "random", "checkpoint": None})
+        replay.agent_of(config, {"policy": "random", "checkpoint": None})
 
 
 def rows_of_evaluation(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> Callable[[ConfigDict], Rows]:
     """The rows that a config chooses from an evaluation of `rows`."""
     monkeypatch.setattr(evaluation_files, "read_evaluation", lambda folder: {"rows": rows})
-    return replay._chosen_rows
+    return replay.chosen_rows
 
 
 def test_an_evaluation_of_texts_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:

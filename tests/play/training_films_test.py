@@ -78,7 +78,7 @@ class Films:
         assert is_done()
 
     def is_idle(self) -> bool:
-        return self.hook._film_process is None
+        return self.hook.film_process is None
 
     def written(self, run: Path) -> list[int]:
         """Steps at which films were written."""
@@ -153,8 +153,8 @@ def test_a_dead_process_costs_one_line_and_one_film(
 ) -> None:
     record(tmp_path, 20)
     films.update(20)
-    assert films.hook._film_process is not None
-    pid = films.hook._film_process.process.pid
+    assert films.hook.film_process is not None
+    pid = films.hook.film_process.process.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     films.update_until(films.is_idle)
@@ -174,7 +174,7 @@ def test_a_dead_process_costs_one_line_and_one_film(
 def test_the_last_film_is_waited_for_within_its_time(
     films: Films, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
 ) -> None:
-    monkeypatch.setattr(training_films, "_CLOSE_SECONDS", seconds)
+    monkeypatch.setattr(training_films, "CLOSE_SECONDS", seconds)
     record(tmp_path, 20)
     films.update(20)
     films.hook.close()

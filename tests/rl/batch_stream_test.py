@@ -125,7 +125,7 @@ def test_on_policy_groups_continue_after_the_next_batch() -> None:
 
 
 def test_threads_make_batches_ahead_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_stream, "_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(batch_stream, "WAIT_SECONDS", 0.01)
     system = Parts([], max_waiting_batches=2)
     stream = BatchStream(system)  # type: ignore[arg-type]
     for slot in range(7):

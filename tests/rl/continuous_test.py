@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("continuous") / "run"
     values = {"environment__text": "info:event", "actors__workers": 2, "actors__envs_per_worker": 2}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(episode_recorder, "_CLOSE_SECONDS", 240.0)
+        patch.setattr(episode_recorder, "CLOSE_SECONDS", 240.0)
         runs.train(folder, continuous_config(**values, train_for_env_steps=640, record_every=3))
     return folder
 

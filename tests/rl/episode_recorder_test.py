@@ -29,7 +29,7 @@ OPTIONS = {"cues": 4, "delay": 4, "max_episode_steps": 100}
 
 @pytest.fixture(autouse=True)
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_recorder, "_CLOSE_SECONDS", 240.0)
+    monkeypatch.setattr(episode_recorder, "CLOSE_SECONDS", 240.0)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_recordings_of_games_that_are_played_again_are_removed(tmp_path: Path) -
 def test_games_that_come_too_fast_are_counted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(episode_recorder, "_MAX_WAITING", 0)
+    monkeypatch.setattr(episode_recorder, "MAX_WAITING", 0)
     with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 2) as recorder:
         for episode in range(4):
             play(recorder, 0, episode, 0)

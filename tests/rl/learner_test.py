@@ -153,9 +153,9 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
     system = System(config)
     updates = HeldUpdates()
     behind: list[int] = []
-    launch = Inference._launch
+    launch = Inference.launch
     launched = lambda self, ready: (behind.append(updates.running()), launch(self, ready))[1]  # noqa: E731
-    monkeypatch.setattr(Inference, "_launch", launched)
+    monkeypatch.setattr(Inference, "launch", launched)
     put = batch_stream.put
     transfers = []
     monkeypatch.setattr(batch_stream, "put", lambda *args: (transfers.append(1), put(*args))[1])

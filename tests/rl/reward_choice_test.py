@@ -17,7 +17,7 @@ from tests.rl.runs import train
 
 
 def step_learned_from(config: ConfigDict, folder: Path) -> int:
-    return train(folder, config)._config.reward.step
+    return train(folder, config).config.reward.step
 
 
 @pytest.mark.parametrize("text", ["{", '{"reward_step": "best"}'])

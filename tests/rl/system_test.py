@@ -16,6 +16,7 @@ from motif_jax.rl import settings
 from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.config import agent_config
+from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.run_writer import RunWriter
 from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_config, recall_training
@@ -105,19 +106,18 @@ def test_a_stopped_serial_run_loses_no_episode(
     stop = Interruption()
     reported: list[tuple[int, int]] = []
     original_add = RunWriter.add
-    original_reports = RunWriter._reports
+    original_join = EpisodeLog.join
 
     def add_and_stop(self: RunWriter, step: int, batch: Any) -> None:
         original_add(self, step, batch)
         stop.requested = True
 
-    def note_reports(self: RunWriter, step: int) -> list[dict[str, Any]]:
-        reports = original_reports(self, step)
+    def note_reports(self: EpisodeLog, step: int, reports: Any, returns: Any) -> list[dict[str, Any]]:
         reported.extend((report["env"], report["episode"]) for report in reports)
-        return reports
+        return original_join(self, step, reports, returns)
 
     monkeypatch.setattr(RunWriter, "add", add_and_stop)
-    monkeypatch.setattr(RunWriter, "_reports", note_reports)
+    monkeypatch.setattr(EpisodeLog, "join", note_reports)
     train(tmp_path, config, stop)
 
     lines = episodes(tmp_path)

@@ -187,7 +187,7 @@ def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) 
 @pytest.mark.slow
 def test_a_failing_part_ends_the_run_with_its_cause(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run, _, future = running
-    monkeypatch.setattr(run.system.batcher, "_assemble", lambda parts: 1 / 0)
+    monkeypatch.setattr(run.system.batcher, "add", lambda finished: 1 / 0)
     with pytest.raises(ServiceFailedError, match="batcher thread failed: division by zero"):
         future.result(240)
 

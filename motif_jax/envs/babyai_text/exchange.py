@@ -12,7 +12,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.changes import OTHER_EPISODE
 from motif_jax.envs.spec import RUNNING, empty_observation
 
-_MAX_TRIES = 100
+MAX_TRIES = 100
 
 
 class Exchange:
@@ -29,7 +29,7 @@ class Exchange:
         self._number = 0
         self._reset()
         while not self.prompts and self.other.goal == goal:
-            if self._number == _MAX_TRIES:
+            if self._number == MAX_TRIES:
                 raise UserError(
                     f"config.environment.babyai_text.change=other_mission: every mission of the level is {goal!r}"
                 )

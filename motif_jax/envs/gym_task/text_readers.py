@@ -40,7 +40,7 @@ class TextReader:
             ):
                 entry_points.trust([text])  # the user's own call names it
             if text.startswith(captions.OBSERVATION):
-                _require_path(space, text)
+                require_path(space, text)
             self._caption = captions.make(text)
         elif isinstance(text, str):
             _field(fields, text)
@@ -155,7 +155,7 @@ def _field(observation: Any, name: str) -> Any:
     return observation[name]
 
 
-def _require_path(space: gymnasium.Space | None, source: str) -> None:
+def require_path(space: gymnasium.Space | None, source: str) -> None:
     """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', see `captions.at_path`."""
     path = source.removeprefix(captions.OBSERVATION)
     parts = list(captions.parts_of_space(space))

@@ -18,7 +18,7 @@ from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.library import KeptLibrary, reload_reason, set_long
 from motif_jax.envs.spec import EngineError
 
-_MAX_OPENING_PROMPTS = 1000
+MAX_OPENING_PROMPTS = 1000
 # Files in an engine's folder that grow with each game; a death shows the best of `record`.
 _SCORE_FILES = ("record", "logfile", "xlogfile")
 _BIRTHDAY = "ubirthday"
@@ -48,13 +48,13 @@ class NetHackEngine:
             self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True, **game)
         self.folder = Path(self._game._vardir)
         self._score_files = [self.folder / name for name in _SCORE_FILES]
-        self._library: KeptLibrary | None = None
+        self.library: KeptLibrary | None = None
         if shared_code and reload_reason() is None:
-            self._library = KeptLibrary(DLPATH)
-            Path(self._game.dlpath).write_bytes(self._library.stand_in())
-            self._birthday = self._library.long(_BIRTHDAY)
+            self.library = KeptLibrary(DLPATH)
+            Path(self._game.dlpath).write_bytes(self.library.stand_in())
+            self._birthday = self.library.long(_BIRTHDAY)
         # Runs even without `close`: the game must be freed before its library.
-        self.close = weakref.finalize(self, _close, self._game, self._library)
+        self.close = weakref.finalize(self, _close, self._game, self.library)
         self.close.atexit = False
         engine = self._game._pynethack  # its public step builds unused tuples
         engine.set_buffers(**self.buffers.engine_arrays(), **self.more)
@@ -75,17 +75,17 @@ class NetHackEngine:
         self._game.set_initial_seeds(core, disp, False)
         # The game's start time, which sets the price of worthless glass in shops.
         birthday = 1 + core % (1 << 30)
-        if self._library is None:
+        if self.library is None:
             self._reset()
             set_long(self._game.dlpath, _BIRTHDAY, birthday)
         else:
             self._end()
-            self._library.restore()
+            self.library.restore()
             self._reset()
             self._birthday.value = birthday
 
         in_moveloop = self.buffers.program_state[3:4]
-        for _ in range(_MAX_OPENING_PROMPTS):
+        for _ in range(MAX_OPENING_PROMPTS):
             if in_moveloop[0]:
                 return
             # Escapes a request for text: if a scroll turns to dust, the game asks for its name, and spaces would become the name.

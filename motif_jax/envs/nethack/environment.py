@@ -34,24 +34,24 @@ class NetHackEnvironment:
     def __init__(self, name: str, *, engine: b.Engine | None = None, **options: Any) -> None:
         self._group = self.group(name, 1, engines=None if engine is None else (engine,), **options)
         self.spec = self._group.spec
-        self._game = self._group.games[0]
+        self.game = self._group.games[0]
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        self._game.start(seed)
+        self.game.start(seed)
         self._group.observe(_group_of_one(out))
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        result = self._game.advance(action)
+        result = self.game.advance(action)
         self._group.observe(_group_of_one(out))
         if result[1]:
-            self._game.quit_ended()
+            self.game.quit_ended()
         return result
 
     def episode_info(self) -> dict[str, float]:
-        return self._game.info()
+        return self.game.info()
 
     def close(self) -> None:
-        self._game.close()
+        self.game.close()
 
 
 def _group_of_one(out: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

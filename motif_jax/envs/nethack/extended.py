@@ -25,7 +25,7 @@ class ExtendedGame(Game):
     * Prompts are dismissed in one pass: prompts after an escaped question stay for the next step.
     """
 
-    __slots__ = ("_as_published", "_looks_away", "_skill_waits")
+    __slots__ = ("_as_published", "_looks_away", "skill_waits")
 
     action_keys = actions.EXTENDED_KEYS
     open_questions = actions.EXTENDED_OPEN_QUESTIONS
@@ -39,7 +39,7 @@ class ExtendedGame(Game):
 
     def _clear(self) -> None:
         super()._clear()
-        self._skill_waits = False
+        self.skill_waits = False
         self._looks_away = False
 
     def _play(self, key: int) -> None:
@@ -50,7 +50,7 @@ class ExtendedGame(Game):
             self.dismiss()
         elif self._as_published:
             self._look()
-        if self._skill_waits and not any(self._misc) and not self._ask():
+        if self.skill_waits and not any(self._misc) and not self._ask():
             self._improve_skill()
 
     def _name_spell(self) -> None:
@@ -59,7 +59,7 @@ class ExtendedGame(Game):
         self._send(actions.FIRST_CHOICE)
         if self._as_published:
             self._looks_away = True
-            self._skill_waits |= bool(self._misc[2]) and actions.SKILL_SENTENCE in shown
+            self.skill_waits |= bool(self._misc[2]) and actions.SKILL_SENTENCE in shown
 
     def _improve_skill(self) -> None:
         message = self.buffers.message_memory
@@ -70,16 +70,16 @@ class ExtendedGame(Game):
         self.dismiss()
         if actions.STAIRS_SENTENCE in shown and not self._as_published:
             message[:] = shown
-        self._skill_waits = False
+        self.skill_waits = False
 
     def _send_and_look(self, key: int) -> None:
         self._engine.step(key)
-        self._skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
+        self.skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
 
     def _look(self) -> None:
         """Reads the screen at the start of each pass except the first after a cast, as published."""
         if self._as_published and not self._looks_away:
-            self._skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
+            self.skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False
 
     def _settle(self) -> tuple[bool, bool]:

@@ -50,10 +50,34 @@ class Game:
     """
 
     __slots__ = (
-        "_always_judge", "_ask", "_before_memory", "_engine", "_explored", "_final", "_hallucinated",
-        "_judge", "_keys", "_kills", "_limit_end", "_max_steps", "_message", "_message_bytes", "_misc",
-        "_now_memory", "_quit_at_end", "_records", "_rule", "_seeded", "_send", "_solved", "buffers",
-        "length", "press", "record", "status", "total",
+        "_always_judge",
+        "_ask",
+        "_before_memory",
+        "_engine",
+        "_explored",
+        "_hallucinated",
+        "_judge",
+        "_keys",
+        "_kills",
+        "_limit_end",
+        "_max_steps",
+        "_message",
+        "_message_bytes",
+        "_misc",
+        "_now_memory",
+        "_quit_at_end",
+        "_records",
+        "_rule",
+        "_seeded",
+        "_send",
+        "_solved",
+        "buffers",
+        "final",
+        "length",
+        "press",
+        "record",
+        "status",
+        "total",
     )  # fmt: skip
 
     action_keys: tuple[int, ...] = actions.TASK_KEYS
@@ -87,7 +111,7 @@ class Game:
         self._records: dict[bytes, list] = {}
         # (dungeon, its level) -> glyphs that the hero had seen there when he left it.
         self._explored: dict[tuple[int, int], int] = {}
-        self._final: dict[str, float] | None = None
+        self.final: dict[str, float] | None = None  # the numbers of the game that has ended
         self._solved = False
         self._hallucinated = 0
         self._kills = 0
@@ -240,7 +264,7 @@ class Game:
         else:
             return RUNNING
         # A death zeroes the engine's numbers, so the last ones are those before the step.
-        self._final = self._numbers(reason, self.buffers.before if over else self.buffers.now)
+        self.final = self._numbers(reason, self.buffers.before if over else self.buffers.now)
         self._quit_at_end = not over
         return end
 
@@ -277,7 +301,7 @@ class Game:
         }
 
     def info(self) -> dict[str, float]:
-        return dict(self._final or self._numbers(END_RUNNING, self.buffers.now))
+        return dict(self.final or self._numbers(END_RUNNING, self.buffers.now))
 
     def close(self) -> None:
         self.press = self._send = _closed

@@ -12,7 +12,7 @@ from motif_jax.core.files import parse_json
 from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, TOOL, Dialogue, Dialogues
 
 # Dialogues of a part.
-_PART = 1024
+PART_DIALOGUES = 1024
 _LARGEST_REWARD = 1e18  # its square fits float32, as losses need
 AGENT = "assistant"
 CHAT_ROLES = (SYSTEM, "user", AGENT, TOOL)
@@ -33,7 +33,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
                 if not line.strip():
                     continue
                 part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
-                if len(part) == _PART:
+                if len(part) == PART_DIALOGUES:
                     yield Dialogues.of(part)
                     part = []
     except (OSError, UnicodeDecodeError) as error:

@@ -54,7 +54,7 @@ _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 # Queries and keys, whose rows llama.cpp reorders for Llama (and for no other architecture that is read here).
 _REORDERED = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 # Numbers that are unpacked at a time: 16 MB of float32.
-_NUMBERS_AT_ONCE = 1 << 22
+NUMBERS_AT_ONCE = 1 << 22
 
 
 class GgufTensors:
@@ -123,7 +123,7 @@ class GgufTensors:
         """The tensor in the file's order, unpacked a part at a time, so that all of it is never there in float32 beside `dtype`."""
         tensor = self._tensors[stored]
         array = np.empty((tensor.rows, tensor.shape[-1]), dtype or np.float32)
-        step = max(1, _NUMBERS_AT_ONCE // tensor.shape[-1])
+        step = max(1, NUMBERS_AT_ONCE // tensor.shape[-1])
         for start in range(0, tensor.rows, step):
             stop = min(start + step, tensor.rows)
             array[start:stop] = self._unpacked(tensor, start, stop)

@@ -82,7 +82,7 @@ class ChatClient:
           MalformedReplyError: the reply is not HTTP, not JSON, or too long.
         """
         try:
-            response, body = await self._post(request)
+            response, body = await self.post(request)
         except aiohttp.ConnectionTimeoutError as error:
             raise NoConnectionError(f"no connection within {_CONNECT_SECONDS:g} s") from error
         except TimeoutError:
@@ -103,7 +103,7 @@ class ChatClient:
         except ValueError as error:
             raise MalformedReplyError(f"no JSON: {body.decode(errors='replace')}") from error
 
-    async def _post(
+    async def post(
         self, request: Mapping[str, Any], may_repeat: bool = True
     ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The reply and its body; sends once more if the server closed the connection, which may have been an idle one."""
@@ -114,7 +114,7 @@ class ChatClient:
             # A connector's error: there never was a connection, so that none was idle.
             if not may_repeat or isinstance(error, aiohttp.ClientConnectorError):
                 raise
-        return await self._post(request, may_repeat=False)
+        return await self.post(request, may_repeat=False)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

@@ -23,7 +23,7 @@ EPISODES = "episodes.jsonl"
 CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")
 
 # Bytes that are hashed or checked at a time, so that a memory-mapped array is never read whole.
-_HASH_BLOCK = 1 << 24
+BLOCK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def array_digest(array: np.ndarray) -> str:
     """Digest of shape, dtype and content: 32 hexadecimal digits, the same on all machines."""
     digest = hashlib.blake2b(f"{array.shape} {array.dtype.str}\n".encode(), digest_size=16)
     flat = array.reshape(-1)
-    block = max(1, _HASH_BLOCK // max(1, array.dtype.itemsize))
+    block = max(1, BLOCK_BYTES // max(1, array.dtype.itemsize))
     for start in range(0, flat.size, block):
         digest.update(np.ascontiguousarray(flat[start : start + block]).view(np.uint8).data)
     return digest.hexdigest()
@@ -90,7 +90,7 @@ def first_not_finite(array: np.ndarray) -> int | None:
     """The first pair of an array [pairs, ...] with a NaN or infinity; None without one."""
     if array.dtype.kind != "f":
         return None
-    rows = max(1, _HASH_BLOCK // max(1, array[:1].nbytes))
+    rows = max(1, BLOCK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):
         bad = np.argwhere(~np.isfinite(array[start : start + rows]))
         if bad.size:

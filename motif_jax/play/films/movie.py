@@ -118,7 +118,7 @@ def frame(film: Film, step: int, size: int = 12, shrink: int | None = None) -> n
     draw.text(position, _drawable(text, font)[:letters], font=font, fill=_PAID if is_paid else _INK)
 
     rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
-    _draw_bars(draw, rewards, step, width, height + _TEXT_ROWS * line_height)
+    draw_bars(draw, rewards, step, width, height + _TEXT_ROWS * line_height)
     return np.asarray(image)
 
 
@@ -135,7 +135,7 @@ def _facts(film: Film, step: int) -> str:
     return facts
 
 
-def _draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -> None:
+def draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -> None:
     """Draws the rewards [steps] over the whole width, and where `step` is."""
     # What is no number, or too large for one, has no bar: the library draws a line to it for seconds.
     rewards = np.nan_to_num(rewards.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)

@@ -91,6 +91,6 @@ def test_exchanged_texts_are_of_another_episode_with_the_same_actions(monkeypatc
     # The other episode is that of a seed of its own, in which the same is done.
     assert play(seeds.derive(4, "exchanged", 0))[:2] == played[changes.OTHER_EPISODE][:2]
     assert not set(played[changes.OTHER_EPISODE][1]) & set(observation)
-    monkeypatch.setattr(exchange, "_MAX_TRIES", 3)
+    monkeypatch.setattr(exchange, "MAX_TRIES", 3)
     line = error_line(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
     assert "every mission of the level is 'go to the red ball'" in line

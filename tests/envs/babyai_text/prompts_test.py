@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from motif_jax.core import tokenizer_files
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.missions import in_french
 from motif_jax.envs.babyai_text.prompts import Window
@@ -120,11 +121,17 @@ def test_missions_that_minigrid_does_not_have_are_refused(mission, published, li
 
 
 @pytest.mark.slow
-def test_environments_of_a_process_share_what_their_tokenizer_remembers(tmp_path):
+def test_environments_of_a_process_share_what_their_tokenizer_remembers(tmp_path, monkeypatch):
     """Each of its own took 60 MB in time: 2 GB where 32 play side by side."""
     file = talkers.write(tmp_path) / "tokenizer.json"
     options = {"tokenizer": str(file), "prompt_tokens": 200}
-    one, other = (registry.make("BabyAI-GoToLocal-v0", **options) for _ in range(2))
-    assert one._tokenizer._backend is other._tokenizer._backend
+    read = tokenizer_files.read
+    reads = []
+    monkeypatch.setattr(tokenizer_files, "read", lambda path: (reads.append(path), read(path))[1])
+
+    for _ in range(2):
+        registry.make("BabyAI-GoToLocal-v0", **options)
+    assert len(reads) == 1
     os.utime(file, ns=(1, 1))
-    assert registry.make("BabyAI-GoToLocal-v0", **options)._tokenizer._backend is not one._tokenizer._backend
+    registry.make("BabyAI-GoToLocal-v0", **options)
+    assert len(reads) == 2, "a changed file is read again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import gymnasium
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from minigrid.core.grid import Grid
 from minigrid.core.world_object import Door, Goal, Key
+from minigrid.envs import DoorKeyEnv
 
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
@@ -61,19 +61,31 @@ def test_observations_rewards_and_ends_are_those_of_minigrid(name: str) -> None:
         assert out["direction"].argmax() == observation["direction"]
 
 
+SMALL_WORLD = "MiniGrid-SmallWorld-v0"
+
+
+class SmallWorld(DoorKeyEnv):
+    """A room of 3 x 3 cells, the same for every seed."""
+
+    def __init__(self, faced: Any, **options: Any) -> None:
+        self.faced = faced
+        super().__init__(size=5, **options)
+
+    def _gen_grid(self, width: int, height: int) -> None:
+        self.grid = Grid(width, height)
+        self.grid.wall_rect(0, 0, width, height)
+        self.grid.set(1, 2, Key("red"))
+        self.grid.set(2, 1, self.faced or Door("red", is_locked=True))
+        self.agent_pos = (1, 1)
+        self.agent_dir = 0
+        self.mission = "use the key to open the door and then get to the goal"
+
+
 def small_world(faced: Any = None, **options: Any) -> tuple[MiniGridEvents, dict[str, np.ndarray]]:
     """The agent faces `faced`, by default a locked door; the door's key is on the agent's right."""
-
-    def fixed_grid(world: Any, width: int, height: int) -> None:
-        world.grid = Grid(width, height)
-        world.grid.wall_rect(0, 0, width, height)
-        world.grid.set(1, 2, Key("red"))
-        world.grid.set(2, 1, faced or Door("red", is_locked=True))
-        world.agent_pos = (1, 1)
-        world.agent_dir = 0
-
-    ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", **options)
-    ours._world._gen_grid = types.MethodType(fixed_grid, ours._world)
+    gymnasium.registry.pop(SMALL_WORLD, None)
+    gymnasium.register(SMALL_WORLD, entry_point=lambda **made: SmallWorld(faced, **made))
+    ours = MiniGridEvents(SMALL_WORLD, **options)
     out = empty_observation(ours.spec)
     ours.reset(0, out)
     return ours, out

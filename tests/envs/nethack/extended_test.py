@@ -30,7 +30,7 @@ RULES = [pytest.param(None, id="default"), pytest.param(PUBLISHED, id="published
 def test_published_rules(case):
     waiting: list[bool] = []
     steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
-    note = {"compat": PUBLISHED, "after": lambda game: waiting.append(game._skill_waits)}
+    note = {"compat": PUBLISHED, "after": lambda game: waiting.append(game.skill_waits)}
     results = play(case["env"], case["prev"], steps, **note)
     if any("error" in result for result in case["result"]):
         # Bytes that are no UTF-8 end the published game; here it continues.

@@ -84,8 +84,8 @@ def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000, a
         message = out["message"].tobytes().rstrip(b"\0").decode("latin-1")
         results.append((reward, end, list(engine.keys), message, env.episode_info()))
         if after:
-            after(env._game)
-        env._game._final = None  # one published case continues after an end
+            after(env.game)
+        env.game.final = None  # one published case continues after an end
     return results
 
 

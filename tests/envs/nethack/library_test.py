@@ -140,17 +140,21 @@ def test_games_are_played_where_libraries_cannot_be_shared(monkeypatch):
 def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):
     """Shops price worthless glass by the second in which a game began; here by its seed."""
     births = []
-    monkeypatch.setattr(
-        "motif_jax.envs.nethack.engine.set_long", lambda *arguments: births.append(arguments[-1])
-    )
+    paths = []
+
+    def set_long(path, name, value):
+        paths.append(path)
+        births.append(value)
+
+    monkeypatch.setattr("motif_jax.envs.nethack.engine.set_long", set_long)
     shared = NetHackEngine()
     fresh = NetHackEngine(shared_code=False)
     for seed in (3, 4, 3):
         shared.start(*game_seeds(seed))
         fresh.start(*game_seeds(seed))
-        assert births[-1] == shared._library.long("ubirthday").value
+        assert births[-1] == shared.library.long("ubirthday").value
     assert births == [1 + game_seeds(seed)[0] % (1 << 30) for seed in (3, 4, 3)]
-    for call in (shared._library.long, lambda name: library.set_long(fresh._game.dlpath, name, 0)):
+    for call in (shared.library.long, lambda name: library.set_long(paths[0], name, 0)):
         with pytest.raises(ValueError, match="no_such_name"):
             call("no_such_name")
     shared.close()

@@ -119,7 +119,7 @@ def test_refused_options_are_one_line(monkeypatch):
     assert (compat, switches(None)) == ({"sober_mask": True, "oni_extended_steps": False}, {})
     engine = NetHackEngine()
     fake = FakeEngine({})
-    monkeypatch.setattr(engine_module, "_MAX_OPENING_PROMPTS", 1)
+    monkeypatch.setattr(engine_module, "MAX_OPENING_PROMPTS", 1)
     assert error_line(engine.start, 3, 4) == "the game of seeds 3, 4 did not get past its opening screens"
     engine.close()
     env, out = started_on(fake)

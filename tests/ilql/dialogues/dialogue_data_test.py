@@ -240,8 +240,8 @@ def test_saved_dialogues_are_not_tokenised_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int, lost: int
 ) -> None:
     """Of 40, of which the last 10 are held out: a first run is asked to stop after those that are saved, or killed later."""
-    monkeypatch.setattr(tokenised, "_TOGETHER", 2)
-    monkeypatch.setattr(tokenised, "_SAVED_EVERY", 2)
+    monkeypatch.setattr(tokenised, "GROUP_ITEMS", 2)
+    monkeypatch.setattr(tokenised, "SAVE_EVERY_GROUPS", 2)
     split = splitter(tmp_path, 0.25, [None] * 40)
     with resumed.tokenised(saved + lost if lost else None) as items:
         assert split("run", lambda: not lost and len(items) == saved) is None

@@ -55,7 +55,7 @@ def test_parquet_of_others(tmp_path):
 
 
 def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "_PART", 2)
+    monkeypatch.setattr(json_lines, "PART_DIALOGUES", 2)
     rows = [
         {"messages": [{"role": "assistant", "content": "abcde"[n]}], "reward": n + 1e18 * (n == 0), "n": n}
         for n in range(5)

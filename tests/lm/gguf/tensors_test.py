@@ -52,7 +52,7 @@ def file_of(folder: Path, architecture: str, stored: str, numbers: np.ndarray, h
 def test_numbers_are_those_of_the_package(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path, expected = packed_file(tmp_path / "model.gguf", kind)
     # Rows are read in parts of four.
-    monkeypatch.setattr(tensors, "_NUMBERS_AT_ONCE", 4 * SHAPE[1])
+    monkeypatch.setattr(tensors, "NUMBERS_AT_ONCE", 4 * SHAPE[1])
 
     numbers = GgufTensors(path).find("model.embed_tokens.weight")
 

@@ -16,7 +16,7 @@ from tests.motif.annotation.scripted_server import KEY, ScriptedServer
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
     server = ScriptedServer()
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(ChatClient, "_post", lambda client, request: server.post(request))
+    monkeypatch.setattr(ChatClient, "post", lambda client, request: server.post(request))
     monkeypatch.setattr(asyncio, "sleep", server.sleep)
     # The module alone: `asyncio` needs the real clock.
     monkeypatch.setattr(openai_client, "time", server)

@@ -197,7 +197,7 @@ def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
     for _ in range(2):
         assert layout.array_digest(numbers) == "0b92738d36db5d3f9e7abd10f9f28198"
         assert [layout.first_not_finite(part) for part in parts] == [2, 0, None, 0, None]
-        monkeypatch.setattr(layout, "_HASH_BLOCK", 8)
+        monkeypatch.setattr(layout, "BLOCK_BYTES", 8)
     combined = layout.combine_digests({"info/score": "c", "x": "b", "data/message": "a"})
     assert combined == "757e536a3b84deea45ca61133836c529"
 

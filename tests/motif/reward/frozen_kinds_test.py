@@ -102,9 +102,9 @@ def test_vectors_are_read_once_and_looked_up_exactly_first(tmp_path, monkeypatch
     for word, name in entry_of_word.items():
         np.testing.assert_array_equal(vectors.of(word), np.float32(WORDS[name]))
     assert vectors.of(b"gold") is vectors.of(b"?") is None
-    assert isinstance(vectors._vectors, np.memmap)
+    assert isinstance(vectors.of(b"kill").base, np.memmap)
     with monkeypatch.context() as patched:
-        patched.setattr(word_vectors, "_convert", lambda *_: pytest.fail("read twice"))
+        patched.setattr(word_vectors, "convert", lambda *_: pytest.fail("read twice"))
         np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32(WORDS["newt"]))
     write_vectors(tmp_path / "v.vec", {"newt": (5.0, 5.0, 5.5)})
     np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))

@@ -294,5 +294,8 @@ def test_fields_with_names_of_a_trajectory_are_refused() -> None:
 
 
 def test_a_run_in_processes_is_not_continued_in_one() -> None:
-    with pytest.raises(UserError, match=r"config\.serial=True: must be False as when the run started"):
-        InlineActors.restore(object.__new__(InlineActors), {"free": []}, np.zeros(0))
+    with (
+        InlineActors(config(workers=1)) as actors,
+        pytest.raises(UserError, match=r"config\.serial=True: must be False as when the run started"),
+    ):
+        actors.restore({"free": []}, np.zeros(0))
