@@ -21,7 +21,7 @@ from motif_jax.envs.spec import OBSERVED
 from motif_jax.glam import eval_agents
 from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
-from motif_jax.glam.config import LevelPolicy
+from motif_jax.glam.config import CollectTrajectoriesConfig
 from motif_jax.glam.generalisation import PlayedLevel
 from motif_jax.play import evaluation_files, policies
 from motif_jax.play.episodes import PlaySettings
@@ -45,10 +45,11 @@ MAX_FAILURES = 1_000
 _EPISODES = ".episodes"  # seeds and actions of what was played
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, IDENTITY)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(CollectTrajectoriesConfig, config_tree)
     capacity.require_workers("workers", config.workers)
-    player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+    player = eval_agents.open_pinned(config, workdir)
     base = player.base
     key = f"environment.name={base.environment}"
     remedy = "choose another level, or an agent that was trained with more config.network.prompt_tokens"
@@ -59,14 +60,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     prompt_lengths.require_room(base.environment, base.options, episode_seeds, key, remedy)
 
 
-def _episode_seeds(config: ConfigDict, count: int) -> list[int]:
+def _episode_seeds(config: CollectTrajectoriesConfig, count: int) -> list[int]:
     return [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    config = read_section(CollectTrajectoriesConfig, config_tree)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY):
         meta = workdir / parquet.META
-        player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+        player = eval_agents.open_pinned(config, workdir)
         eval_agents.pin(workdir, player)
         rows = play_until_enough(config, workdir, player, stop)
         if rows is None:
@@ -106,7 +108,10 @@ def _write_published(workdir: Path, policy: str) -> None:
 
 
 def play_until_enough(
-    config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, stop: interruption.Interruption
+    config: CollectTrajectoriesConfig,
+    workdir: Path,
+    player: eval_agents.EvalAgent,
+    stop: interruption.Interruption,
 ) -> list[dict[str, Any]] | None:
     """Rows of episodes with `config.steps` steps, played in ever larger numbers; None after a request to stop."""
     policy = player.policy(player.base)

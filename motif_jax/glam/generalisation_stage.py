@@ -14,7 +14,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.display import text_tables
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.glam import eval_agents, generalisation, generalisation_files
-from motif_jax.glam.config import LevelPolicy
+from motif_jax.glam.config import GeneralisationConfig
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.glam.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.play.episodes import PlaySettings
@@ -39,13 +39,14 @@ IDENTITY = (
 )
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, IDENTITY)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(GeneralisationConfig, config_tree)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    names = tuple(config.action_names)
+    names = config.action_names
     is_valid = len(set(names)) == len(names) and all(isinstance(name, str) and name for name in names)
     checks.require(is_valid, "action_names", names, "names of actions, each different and not empty")
-    player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+    player = eval_agents.open_pinned(config, workdir)
     is_read = generalisation.READS in player.abilities or not names
     checks.require_key(config, "action_names", is_read, f"(): {player.name} does not read names of actions")
     is_read = "tokenizer" in player.base.options or config.prompt_tokens is None
@@ -53,9 +54,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     _tests(config, player)
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    config = read_section(GeneralisationConfig, config_tree)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY):
+        player = eval_agents.open_pinned(config, workdir)
         eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
@@ -93,25 +95,25 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         return None
 
 
-def _episode_seeds(config: ConfigDict) -> list[int]:
+def _episode_seeds(config: GeneralisationConfig) -> list[int]:
     return [seeds.derive(config.seed, "test", index) for index in range(config.episodes)]
 
 
 def _tests(
-    config: ConfigDict, player: eval_agents.EvalAgent
+    config: GeneralisationConfig, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
     """The tests that the agent can take, with their levels, and the reasons of those that are left out (`EvalAgent.takeable`)."""
     return player.takeable(
         checks.listed(config.tests),
         _episode_seeds(config),
         "prompt_tokens",
-        tuple(config.action_names),
+        config.action_names,
         config.prompt_tokens,
     )
 
 
 def _result(
-    config: ConfigDict, test: GeneralisationTest, played_level: PlayedLevel, rows: Rows, base: Rows
+    config: GeneralisationConfig, test: GeneralisationTest, played_level: PlayedLevel, rows: Rows, base: Rows
 ) -> dict[str, Any]:
     level = catalogue.find(played_level.environment)
     assert level is not None
@@ -127,7 +129,7 @@ def _result(
 
 
 def _write(
-    config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, results: Mapping[str, Any]
+    config: GeneralisationConfig, workdir: Path, player: eval_agents.EvalAgent, results: Mapping[str, Any]
 ) -> None:
     summary = {
         "player": player.name,
@@ -143,7 +145,7 @@ def _write(
     generalisation_files.write(workdir, summary)
 
 
-def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> None:
+def _show(config: GeneralisationConfig, workdir: Path, player: eval_agents.EvalAgent) -> None:
     summary = generalisation_files.read(workdir)
     header = generalisation_files.HEADER
     cells = generalisation_files.table(summary)

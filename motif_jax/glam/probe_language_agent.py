@@ -18,18 +18,20 @@ from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.progress import Progress
 from motif_jax.envs.babyai_text.probes import Probe
 from motif_jax.glam import probe_files, probing
-from motif_jax.glam.config import ProbeQuestions
+from motif_jax.glam.config import ProbeAgentConfig, ProbeQuestions
 from motif_jax.glam.probing import Probing
 from motif_jax.play import agent_policy
 from motif_jax.rl import agent_networks, choices, settings
+from motif_jax.schema import read_section
 
 # Keys that a result depends on.
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 _PLAN = "plan.json"  # step -> digest of the checkpoints that were asked
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, IDENTITY)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(ProbeAgentConfig, config_tree)
     checks.existing_folder(config, "policy")
     checks.require(bool(config.probes.prompts), "probes.prompts", "", "'own' or a JSON file")
     checkpoint = config.checkpoint
@@ -40,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         check_right_actions(config, agent_probes.probes, agent_probes.actions)
 
 
-def check_right_actions(config: ConfigDict, probes: Sequence[Probe], actions: Sequence[str]) -> None:
+def check_right_actions(config: ProbeAgentConfig, probes: Sequence[Probe], actions: Sequence[str]) -> None:
     """Raises UserError where no probe names its right action, or one names an action that is not among the agent's `actions`."""
     has_answers = any(probe.right for probe in probes)
     allowed = "False: no probe of config.probes.prompts names its right action"
@@ -52,7 +54,7 @@ def check_right_actions(config: ConfigDict, probes: Sequence[Probe], actions: Se
         checks.require_key(config, "probes.prompts", is_known, allowed)
 
 
-def _open_agent(config: ConfigDict) -> tuple[Probing, list[int]]:
+def _open_agent(config: ProbeAgentConfig) -> tuple[Probing, list[int]]:
     """The probing of the config's agent, and the steps of the checkpoints to ask."""
     trained = agent_policy.read_config(config.policy)
     if agent_networks.kind_of(trained) != choices.LANGUAGE:
@@ -70,8 +72,9 @@ def _open_agent(config: ConfigDict) -> tuple[Probing, list[int]]:
     return agent_probes, steps
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
-    with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
+def run(config_tree: ConfigDict, workdir: Path) -> int:
+    config = read_section(ProbeAgentConfig, config_tree)
+    with Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY):
         agent_probes, steps = _open_agent(config)
         _pin_checkpoints(config.policy, steps, workdir)
         lines = list(read_json_lines(workdir / probe_files.LINES))

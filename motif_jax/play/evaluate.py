@@ -17,7 +17,7 @@ from motif_jax.display import measures
 from motif_jax.envs import determinism
 from motif_jax.envs.recording import Recording
 from motif_jax.play import evaluation_files, evaluation_setup, evaluation_tables, messages, watching
-from motif_jax.play.config import PlayedPolicy
+from motif_jax.play.config import EvaluateConfig
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal
@@ -41,20 +41,24 @@ PLAN = "plan.json"
 RECORDINGS = "recordings"
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, IDENTITY)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(EvaluateConfig, config_tree)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    forms = FilmForms(**config.forms)
+    forms = FilmForms(**vars(config.forms))
     forms.check()
-    setup = evaluation_setup.check(read_section(PlayedPolicy, config), _pinned(workdir))
+    setup = evaluation_setup.check(config, _pinned(workdir))
     if config.show_best or config.record_every:
         forms.check_screen(setup.environment, setup.options)
-        key = "record_every" if config.record_every else "show_best"
-        determinism.require(setup.environment, setup.options, f"config.{key}={config[key]}")
+        use = f"config.record_every={config.record_every}"
+        if not config.record_every:
+            use = f"config.show_best={config.show_best}"
+        determinism.require(setup.environment, setup.options, use)
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    config = read_section(EvaluateConfig, config_tree)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY):
         # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
         evaluation = _Evaluation(config, workdir)
         with Journal(workdir) as journal:
@@ -69,7 +73,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _write(
-    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], reward: str, rows: Sequence[Mapping[str, Any]]
+    config: EvaluateConfig,
+    workdir: Path,
+    plan: Mapping[str, Any],
+    reward: str,
+    rows: Sequence[Mapping[str, Any]],
 ) -> None:
     summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
@@ -110,10 +118,10 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
 class _Evaluation:
     """Plays a setup as config and plan.json say; `reward` describes the intrinsic reward in one line."""
 
-    def __init__(self, config: ConfigDict, workdir: Path) -> None:
+    def __init__(self, config: EvaluateConfig, workdir: Path) -> None:
         self._config = config
         self._workdir = workdir
-        self._setup = evaluation_setup.open_setup(read_section(PlayedPolicy, config), _pinned(workdir))
+        self._setup = evaluation_setup.open_setup(config, _pinned(workdir))
         rater = self._setup.rater
         self.reward = "none"
         if rater is not None:
@@ -149,7 +157,7 @@ class _Evaluation:
         """Films the best and worst episodes, every n-th, and those that have a recording; an exit code after a stop."""
         setup = self._setup
         folder = self._workdir / RECORDINGS
-        films = Films(self._workdir, folder, FilmForms(**self._config.forms))
+        films = Films(self._workdir, folder, FilmForms(**vars(self._config.forms)))
         rater = setup.live_rater()
         rater_of = None if rater is None else lambda spec: rater
         policy = None if setup.policy.in_workers else setup.policy

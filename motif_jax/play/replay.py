@@ -19,13 +19,14 @@ from motif_jax.envs import registry
 from motif_jax.envs.recording import Recording
 from motif_jax.envs.spec import OBSERVED, EnvironmentSpec
 from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
+from motif_jax.play.config import ReplayConfig
 from motif_jax.play.evaluate import recorded, return_key
 from motif_jax.play.films import film_files
 from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.play.keys import EPISODES
 from motif_jax.play.ratings import RatingReward
 from motif_jax.rl.config import agent_reward
-from motif_jax.rl.reward_keys import Scoring
+from motif_jax.schema import read_section
 
 # Files of a run folder that are not recordings.
 _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
@@ -48,9 +49,10 @@ class _Game(NamedTuple):
         return is_same_start and self.actions.tolist() == other.actions.tolist()
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
-    forms = FilmForms(**config.forms)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(ReplayConfig, config_tree)
+    forms = FilmForms(**vars(config.forms))
     forms.check()
     has_episodes = bool(config.evaluation) or bool(config.recordings)
     checks.require_key(config, "evaluation", has_episodes, "given, or recordings")
@@ -63,7 +65,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     allowed = f"left at {EPISODES}: it chooses among the episodes of config.evaluation, and there is none"
     checks.require_key(config, "episodes", is_read, allowed)
     if config.reward.dir:
-        ratings.check_dir(Scoring(**config.reward))
+        ratings.check_dir(config.reward)
     plan = _plan(config)
     games = _games(config, plan)
     for game in games:
@@ -77,16 +79,17 @@ def check(config: ConfigDict, workdir: Path) -> None:
         reward_kinds.check(overlay.reward.section)
 
 
-def _plan(config: ConfigDict) -> dict[str, Any]:
+def _plan(config: ReplayConfig) -> dict[str, Any]:
     return evaluation_files.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config):
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    config = read_section(ReplayConfig, config_tree)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree):
         plan = _plan(config)
         games = _games(config, plan)
         overlay = _Overlay(config, plan)
-        films = Films(workdir, workdir, FilmForms(**config.forms))
+        films = Films(workdir, workdir, FilmForms(**vars(config.forms)))
         with Progress(len(games), "episodes", "replay") as progress:
             for done, game in enumerate(games, start=1):
                 source = [game.title, game.task, game.seed, game.actions.tolist(), overlay.source]
@@ -103,7 +106,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 class _Overlay:
     """An agent's and a reward's values of the episodes; `source` names both, JSON-able."""
 
-    def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
+    def __init__(self, config: ReplayConfig, plan: dict[str, Any]) -> None:
         folder, checkpoint = agent_of(config, plan)
         self._folder = folder
         self._policy = None
@@ -127,7 +130,7 @@ class _Overlay:
         if section:
             two_decimals = section.get("two_decimals", rounded)
             evaluation_reward = RatingReward(agent_reward(section), two_decimals)
-        self.reward = ratings.choose_reward(Scoring(**config.reward), evaluation_reward, owner, rounded)
+        self.reward = ratings.choose_reward(config.reward, evaluation_reward, owner, rounded)
         self._rater: ratings.LiveRater | None = None
 
         reward_plan = None if self.reward is None else self.reward.plan()
@@ -178,7 +181,7 @@ def rated_film(
     return watching.film_recording(recording, title, policy, rater_of, options.get("fields", ()), observed)
 
 
-def agent_of(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
+def agent_of(config: ReplayConfig, plan: dict[str, Any]) -> tuple[str | None, str]:
     """(folder, checkpoint) of the agent whose values are shown; the folder is None or '' for none."""
     checkpoint = config.agent.checkpoint
     if config.agent.dir is not None or plan.get("checkpoint") is None:
@@ -193,11 +196,12 @@ def agent_of(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]
     return plan["policy"], checkpoint or str(plan["checkpoint"])
 
 
-def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
+def _games(config: ReplayConfig, plan: dict[str, Any]) -> list[_Game]:
     """The episodes that the config names, each once; UserError if two of them would get the same file names."""
     games = [_game_of_recording(path) for path in _recording_paths(config)]
     if config.evaluation:
-        games += [_game_of_row(config, plan, row) for row in chosen_rows(config)]
+        rows = chosen_rows(config.evaluation, config.episodes)
+        games += [_game_of_row(config.evaluation, plan, row) for row in rows]
     by_stem: dict[str, _Game] = {}
     for game in games:
         first = by_stem.setdefault(game.stem, game)
@@ -209,7 +213,7 @@ def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
     return list(by_stem.values())
 
 
-def _recording_paths(config: ConfigDict) -> list[Path]:
+def _recording_paths(config: ReplayConfig) -> list[Path]:
     paths: list[Path] = []
     for part in checks.listed(config.recordings):
         path = Path(part)
@@ -235,7 +239,7 @@ def _game_of_recording(path: Path) -> _Game:
     )
 
 
-def _game_of_row(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
+def _game_of_row(evaluation: str, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
     index = row["index"]
     return _Game(
         stem=f"episode-{index:05d}",
@@ -244,15 +248,15 @@ def _game_of_row(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) 
         options=plan["options"],
         seed=row["seed"],
         actions=evaluation_files.decode_actions(row["actions"]),
-        origin=f"episode {index} of {config.evaluation}",
-        load=lambda: recorded(plan, row, config.evaluation),
+        origin=f"episode {index} of {evaluation}",
+        load=lambda: recorded(plan, row, evaluation),
     )
 
 
-def chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
-    rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
+def chosen_rows(evaluation: str, episodes: str) -> list[dict[str, Any]]:
+    rows = evaluation_files.read_evaluation(evaluation)["rows"]
     allowed = "an evaluation of games by evaluate; those of texts are read on their own page"
-    checks.require_key(config, "evaluation", all("actions" in row for row in rows), allowed)
+    checks.require(all("actions" in row for row in rows), "evaluation", evaluation, allowed)
     by_index = {row["index"]: row for row in rows}
     key = return_key(rows)
     # A return that is no number, as after an infinite reward, is neither.
@@ -261,7 +265,7 @@ def chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     if ranked:
         by_word |= {"best": [ranked[-1]["index"]], "worst": [ranked[0]["index"]]}
     chosen: list[int] = []
-    for part in (part.strip() for part in str(config.episodes).split(",")):
+    for part in (part.strip() for part in episodes.split(",")):
         is_valid = part in by_word or (checks.is_natural(part) and int(part) in by_index)
         checks.require(is_valid, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}")
         chosen += by_word[part] if part in by_word else [int(part)]

@@ -17,25 +17,27 @@ from motif_jax.core import interruption, run_folder, seeds
 from motif_jax.core.errors import UserError, printable
 from motif_jax.envs import determinism, registry
 from motif_jax.play import evaluation_setup, keyboard, messages, playback, terminal, watching
-from motif_jax.play.config import PlayedPolicy
+from motif_jax.play.config import VisualizeConfig
 from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
-    forms = FilmForms(**config.forms)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(VisualizeConfig, config_tree)
+    forms = FilmForms(**vars(config.forms))
     forms.check()
-    setup = evaluation_setup.check(read_section(PlayedPolicy, config))
+    setup = evaluation_setup.check(config)
     forms.check_screen(setup.environment, setup.options)
     determinism.require(setup.environment, setup.options, "a recording")
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Plays `config.episodes` episodes; returns 75 after a request to stop while nobody watches."""
+    config = read_section(VisualizeConfig, config_tree)
     console = Console()
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config_tree):
         episodes = _Episodes(config, workdir, console)
         if config.live and keyboard.is_terminal():
             episodes.show()
@@ -47,12 +49,12 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 class _Episodes:
     """The episodes of the config, each shown or recorded, and their files."""
 
-    def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
+    def __init__(self, config: VisualizeConfig, workdir: Path, console: Console) -> None:
         self._config = config
         self._workdir = workdir
         self._console = console
-        self._films = Films(workdir, workdir, FilmForms(**config.forms))
-        self._setup = evaluation_setup.open_setup(read_section(PlayedPolicy, config))
+        self._films = Films(workdir, workdir, FilmForms(**vars(config.forms)))
+        self._setup = evaluation_setup.open_setup(config)
         self._rater = self._setup.live_rater()
 
     def show(self) -> None:
@@ -125,7 +127,7 @@ class _Player:
     """Plays one episode, on the terminal or without one, and films it."""
 
     def __init__(
-        self, config: ConfigDict, setup: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
+        self, config: VisualizeConfig, setup: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
     ) -> None:
         options = watching.with_screen(setup.environment, setup.options)
         self._environment = registry.make(setup.environment, **options)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from motif_jax.glam import collect_trajectories
+from motif_jax.glam.config import CollectTrajectoriesConfig
 from motif_jax.glam.eval_agents import EvalAgent
 from motif_jax.glam.generalisation import PlayedLevel
-from tests.reward_fixtures import load_config
 
 # Of `play_policy`: the number of episodes -> their rows.
 Player = Callable[[int], list[dict[str, Any]]]
@@ -31,8 +31,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Player], 
         monkeypatch.setattr(collect_trajectories, "play_policy", play_policy)
         level = PlayedLevel("BabyAI-GoToLocal-v0", {})
         player = EvalAgent("bot", level, lambda played_level: None, abilities=frozenset())
-        values = {"lanes": 2, "steps": 70, "successes": False, "seed": 4}
-        config = load_config("collect_trajectories", "smoke", values)
+        config = CollectTrajectoriesConfig(lanes=2, steps=70, seed=4)
         stop: Any = None
         return counts, collect_trajectories.play_until_enough(config, tmp_path, player, stop)
 

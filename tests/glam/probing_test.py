@@ -17,7 +17,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.probes import Probe
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.glam import probe_files, probe_language_agent, probing
-from motif_jax.glam.config import ProbeQuestions
+from motif_jax.glam.config import ProbeAgentConfig, ProbedSituations, ProbeQuestions
 from motif_jax.rl import settings
 from motif_jax.rl.config import agent_config
 from tests.force.outcomes import rows_of
