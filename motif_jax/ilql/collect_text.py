@@ -15,11 +15,13 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.core.interruption import EXIT_CODE, Interruption, StoppedError
+from motif_jax.ilql.config import CollectTextConfig
 from motif_jax.ilql.dialogues import collected as dialogues
 from motif_jax.ilql.dialogues import text_sources
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.ilql.tasks.reddit import task as reddit
+from motif_jax.schema import read_section
 
 # Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
 IDENTITY = (
@@ -37,36 +39,36 @@ IDENTITY = (
 )
 
 
-def options_of(config: ConfigDict) -> dict[str, Any]:
+def options_of(config_tree: ConfigDict) -> dict[str, Any]:
     """The task's options: its section with its switches, or `options`, a JSON object, for a task from outside."""
-    if config.task in config:  # a section of its own
-        allowed = f"empty: options are below config.{config.task}"
-        checks.require_key(config, "options", not config.options, allowed)
-        return registry.options_of(config.to_dict())
-    return registry.json_options(config.options)
+    if config_tree.task in config_tree:  # a section of its own
+        allowed = f"empty: options are below config.{config_tree.task}"
+        checks.require_key(config_tree, "options", not config_tree.options, allowed)
+        return registry.options_of(config_tree.to_dict())
+    return registry.json_options(config_tree.options)
 
 
-def _resolve(config: ConfigDict) -> ConfigDict:
+def _resolve(config_tree: ConfigDict) -> ConfigDict:
     """The config with the defaults that depend on other keys."""
-    resolved = config.copy_and_resolve_references()
+    resolved = config_tree.copy_and_resolve_references()
     if resolved.reddit.reward_scale is None:
         resolved.reddit.reward_scale = reddit.scale_of(resolved.reddit.reward)
     return resolved
 
 
-def _identity(config: ConfigDict) -> list[str]:
+def _identity(config_tree: ConfigDict) -> list[str]:
     """The keys of the run's identity: of a task's section all but its server's."""
     keys = []
     in_sections = []
     for key in IDENTITY:
-        if isinstance(config[key], ConfigDict):
-            in_sections += [f"{key}.{name}" for name in config[key] if name not in registry.ADDRESSES]
+        if isinstance(config_tree[key], ConfigDict):
+            in_sections += [f"{key}.{name}" for name in config_tree[key] if name not in registry.ADDRESSES]
         else:
             keys.append(key)
     return keys + in_sections
 
 
-def _count(config: ConfigDict, task: TextTask) -> int:
+def _count(config: CollectTextConfig, task: TextTask) -> int:
     """How many dialogues (or groups) are collected: of a finite kind all, unless the config asks for fewer."""
     available = task.count(config.kind)
     if available is None:
@@ -75,11 +77,12 @@ def _count(config: ConfigDict, task: TextTask) -> int:
     return min(config.num_dialogues or available, available)
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    config = _resolve(config)
-    run_folder.check_identity(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    config_tree = _resolve(config_tree)
+    run_folder.check_identity(workdir, config_tree, _identity(config_tree), free=registry.FREE_OPTIONS)
+    config = read_section(CollectTextConfig, config_tree)
     capacity.require_workers("workers", config.workers)
-    task = registry.make(config.task, options_of(config))
+    task = registry.make(config.task, options_of(config_tree))
     checks.choice(config, "kind", task.kinds)
     text_sources.require_size(task)
     task.check(config.kind, config.policy)
@@ -93,16 +96,18 @@ def check(config: ConfigDict, workdir: Path) -> None:
         raise UserError(f"{workdir} holds dialogues that were not collected here: choose another --workdir")
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    config = _resolve(config)
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    config_tree = _resolve(config_tree)
+    config = read_section(CollectTextConfig, config_tree)
+    identity = _identity(config_tree)
     staging = workdir / dialogues.STAGING
     meta = workdir / dialogues.META
-    with Interruption() as stop, run_folder.opened(workdir, config, _identity(config), registry.FREE_OPTIONS):
+    with Interruption() as stop, run_folder.opened(workdir, config_tree, identity, registry.FREE_OPTIONS):
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}")
             return None
-        task = registry.make(config.task, options_of(config))
+        task = registry.make(config.task, options_of(config_tree))
         try:
             options = text_sources.prepare(
                 config.task,
@@ -130,9 +135,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             patient=task.patient,
         )
         # The settings behind the data, with options that name the files made for it; `registry.options_of` reads them.
-        plain = run_folder.as_plain(config)
+        plain = run_folder.as_plain(config_tree)
         settings = {key: plain[key] for key in IDENTITY}
-        if config.task in config:
+        if config.task in config_tree:
             settings[config.task] = options
         else:
             settings["options"] = json.dumps(options)

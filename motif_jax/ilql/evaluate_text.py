@@ -24,7 +24,7 @@ from motif_jax.ilql.evaluation import (
     text_games_page,
     text_setup,
 )
-from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.play import evaluation_files, evaluation_tables
 from motif_jax.play.evaluation_files import Journal
@@ -47,31 +47,33 @@ PLAN, PAGE, DIALOGUES = "plan.json", "tokens.html", "dialogues.parquet"
 _PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]  # rows of episodes or dialogues, by index
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
-    speaker = read_section(EvaluatedSpeaker, config)
-    if recorded_texts.replace_episodes(speaker):
-        recorded_texts.check(speaker)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY, free=registry.FREE_OPTIONS)
+    config = read_section(EvaluateTextConfig, config_tree)
+    if recorded_texts.replace_episodes(config):
+        recorded_texts.check(config)
     else:
-        text_setup.check(speaker)
+        text_setup.check(config)
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY, registry.FREE_OPTIONS):
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    config = read_section(EvaluateTextConfig, config_tree)
+    with Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY, registry.FREE_OPTIONS):
         with Journal(workdir) as journal:
             plan, rows = _play(config, workdir, journal, stop)
         if len(rows) < plan.get("dialogues", config.episodes):
             return EXIT_CODE
+        if config.published_log:
+            published_log.write(workdir / published_log.FILE, rows, run_folder.as_plain(config_tree))
         _write(config, workdir, plan, rows)
         return None
 
 
-def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruption) -> _PlanAndRows:
+def _play(config: EvaluateTextConfig, workdir: Path, journal: Journal, stop: Interruption) -> _PlanAndRows:
     """Plays the episodes that the journal lacks."""
-    speaker = read_section(EvaluatedSpeaker, config)
-    if recorded_texts.replace_episodes(speaker):
+    if recorded_texts.replace_episodes(config):
         return _read_recorded(config, workdir, journal)
-    setup = text_setup.open_setup(speaker)
+    setup = text_setup.open_setup(config)
     _pin(workdir, setup.plan)
     missing = [index for index in range(config.episodes) if index not in journal.done]
     failures_before = 0
@@ -95,11 +97,12 @@ def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruptio
     return setup.plan, rows
 
 
-def _read_recorded(config: ConfigDict, workdir: Path, journal: Journal) -> _PlanAndRows:
+def _read_recorded(config: EvaluateTextConfig, workdir: Path, journal: Journal) -> _PlanAndRows:
     """Runs the recorded dialogues that the journal lacks through the agent."""
-    saved = agent_folder.load(config.agent, dtype=config.dtype)
+    agent = config.agent or ""
+    saved = agent_folder.load(agent, dtype=config.dtype)
     dialogues, too_long = recorded_texts.dialogues_of(
-        config.agent, config.data, saved.network, saved.tokenizer, config.episodes
+        agent, config.data, saved.network, saved.tokenizer, config.episodes
     )
     if too_long:
         positions = saved.network.model.config.max_length
@@ -110,7 +113,7 @@ def _read_recorded(config: ConfigDict, workdir: Path, journal: Journal) -> _Plan
         "environment": saved.task_name,
         "options": dict(saved.options),
         "seed": config.seed,
-        **text_setup.agent_plan(config.agent, saved),
+        **text_setup.agent_plan(agent, saved),
         "decode": None,
         "data": config.data or "held out by the training",
         "dialogues": len(dialogues),
@@ -128,7 +131,7 @@ def _read_recorded(config: ConfigDict, workdir: Path, journal: Journal) -> _Plan
     def missing_rows(_: Any) -> Iterator[dict[str, Any]]:
         return recorded_texts.rows(saved, dialogues, missing, config.show)
 
-    title = f"look at {config.agent}"
+    title = f"look at {agent}"
     rows = play_missing(journal, len(dialogues), title, missing_rows, dict, "actions")
     return plan, rows
 
@@ -151,7 +154,7 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
 
 
 def _write(
-    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    config: EvaluateTextConfig, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     summary[FAILED] = sum(row.get(FAILED, 0) for row in rows)
@@ -162,8 +165,6 @@ def _write(
     parquet.write(workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)})
     plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
-    if config.published_log:
-        published_log.write(workdir / published_log.FILE, rows, run_folder.as_plain(config))
     if config.show:
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
     evaluation_files.write_summary(workdir, summary, rows)

@@ -12,24 +12,26 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.files import append_lines, regular_file
 from motif_jax.ilql.evaluation import text_setup
-from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.evaluation.config import PlayTextConfig
 from motif_jax.ilql.evaluation.text_terminal import Terminal, TextTable
 from motif_jax.schema import read_section
 
 GAMES = "games.jsonl"
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    config = read_section(PlayTextConfig, config_tree)
     is_allowed = config.mode != "answer" or not config.policy
     checks.require_key(config, "policy", is_allowed, "None with config.mode=answer: an agent has to speak")
-    text_setup.check(read_section(TextSpeaker, config), plays=config.mode != "answer")
+    text_setup.check(config, plays=config.mode != "answer")
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    setup = text_setup.open_setup(read_section(TextSpeaker, config))
+def run(config_tree: ConfigDict, workdir: Path) -> None:
+    config = read_section(PlayTextConfig, config_tree)
+    setup = text_setup.open_setup(config)
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config_tree):
         path = workdir / GAMES
         append_lines(path, keep=lambda line: True).close()
         first = len(path.read_text(encoding="utf-8").splitlines())  # games of earlier starts stay

@@ -41,9 +41,10 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.schema import read_open_section
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
+def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError where the config, the dataset or the annotator cannot be used; asks nothing."""
-    run_folder.check_identity(workdir, config)
+    run_folder.check_identity(workdir, config_tree)
+    config = _annotation_config(config_tree)
     in_range = 0 <= config.shard_index < config.num_shards
     checks.require_key(config, "shard_index", in_range, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
     shows_something = config.captions.messages or config.captions.status
@@ -55,30 +56,29 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if not config.probe:
         checks.existing_folder(config, "dataset_dir")
         _open_dataset(config)
-    check_annotator(_typed(config))
+    check_annotator(config)
     _check_measures(config)
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
+def run(config_tree: ConfigDict, workdir: Path) -> int:
     """Annotates one shard, and merges the shards when all are finished."""
+    config = _annotation_config(config_tree)
     if config.probe:
-        annotator = make_annotator(_typed(config))
-        with run_folder.opened(workdir, config):
+        annotator = make_annotator(config)
+        with run_folder.opened(workdir, config_tree):
             return _probe(config, workdir, annotator)
     dataset = _open_dataset(config)
-    annotator = make_annotator(_typed(config), dataset=dataset)
+    annotator = make_annotator(config, dataset=dataset)
     questions = _list_questions(config, dataset, annotator)
     if config.dry_run:
-        report_dry_run(_typed(config), workdir, annotator, questions, AnswerStore(config.store_dir))
+        report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
         return 0
-    with run_folder.opened(workdir, config):
+    with run_folder.opened(workdir, config_tree):
         return _annotate(config, workdir, dataset, annotator, questions)
 
 
-def _check_measures(config: ConfigDict) -> None:
+def _check_measures(config: AnnotationConfig) -> None:
     """Raises UserError where a measure of the annotator is wanted that this config cannot give."""
-    typed = with_annotator_defaults(_typed(config))
-
     if config.probe:
         reads_items = annotator_class(config.annotator).reads_items
         allowed = f"False: the annotator {config.annotator} reads no messages"
@@ -97,12 +97,13 @@ def _check_measures(config: ConfigDict) -> None:
         PairsDataset.open(config.dataset_dir).preference(config.agreement_with)
 
     if config.correct_position_bias:
-        can_correct = typed.answer.mode == "soft" and typed.orders != "given"
+        used = with_annotator_defaults(config)
+        can_correct = used.answer.mode == "soft" and used.orders != "given"
         allowed = "False unless answer.mode=soft and orders=once or both"
         checks.require_key(config, "correct_position_bias", can_correct, allowed)
 
 
-def _probe(config: ConfigDict, workdir: Path, annotator: Annotator) -> int:
+def _probe(config: AnnotationConfig, workdir: Path, annotator: Annotator) -> int:
     """Asks pairs with a known answer; prints and writes how many are right."""
     pairs = judge_probes.read(config.probe_pairs)
     conversations = _conversation_log(config, workdir, "probe")
@@ -121,40 +122,40 @@ def _probe(config: ConfigDict, workdir: Path, annotator: Annotator) -> int:
     return 0
 
 
-def _conversation_log(config: ConfigDict, workdir: Path, stem: str) -> ConversationLog | None:
+def _conversation_log(config: AnnotationConfig, workdir: Path, stem: str) -> ConversationLog | None:
     return ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None
 
 
-def _typed(config: ConfigDict) -> AnnotationConfig:
+def _annotation_config(config_tree: ConfigDict) -> AnnotationConfig:
     """The config's values; an annotator from outside the package may have keys of its own."""
-    return read_open_section(AnnotationConfig, config)
+    return read_open_section(AnnotationConfig, config_tree)
 
 
-def _open_dataset(config: ConfigDict) -> PairsDataset:
+def _open_dataset(config: AnnotationConfig) -> PairsDataset:
     arrays = ("message", "blstats") if config.captions.status else ("message",)
     return PairsDataset.open(config.dataset_dir, need=arrays)
 
 
-def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annotator) -> QuestionList:
+def _list_questions(config: AnnotationConfig, dataset: PairsDataset, annotator: Annotator) -> QuestionList:
     """The distinct questions of the dataset: captions, or the pairs' numbers for an annotator that reads no texts."""
     hasher = QuestionHasher(annotator.identity)
     if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
     captions = dataset_captions(dataset.data, config.captions.messages, config.captions.status)
-    orders = with_annotator_defaults(_typed(config)).orders
+    orders = with_annotator_defaults(config).orders
     return caption_questions(captions, dataset.num_pairs, hasher, orders)
 
 
 def _manifest(
-    config: ConfigDict, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
+    config: AnnotationConfig, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> dict:
     """All that the answers depend on; shards whose manifests differ in it are not merged (`shards.BINDING`)."""
     subject: dict[str, Any] = {"about": "pairs"}
     if annotator.reads_items:
         subject = {
             "about": "captions",
-            "orders": with_annotator_defaults(_typed(config)).orders,
-            "captions": config.captions.to_dict(),
+            "orders": with_annotator_defaults(config).orders,
+            "captions": vars(config.captions),
         }
     return {
         "format": shards.MANIFEST_FORMAT,
@@ -172,7 +173,11 @@ def _manifest(
 
 
 def _annotate(
-    config: ConfigDict, workdir: Path, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
+    config: AnnotationConfig,
+    workdir: Path,
+    dataset: PairsDataset,
+    annotator: Annotator,
+    questions: QuestionList,
 ) -> int:
     """Asks the questions of this command's shard; merges the labels if it was the last. Returns the exit status."""
     manifest = _manifest(config, dataset, annotator, questions)
@@ -235,7 +240,7 @@ def _annotate(
 
 
 def _ask(
-    config: ConfigDict,
+    config: AnnotationConfig,
     session: AnnotationSession,
     questions: list[Question],
     shard: shards.Shard,

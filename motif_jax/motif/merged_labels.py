@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.files import atomic_write_text
 from motif_jax.motif.annotation import answers_page, judge_figures, shards
 from motif_jax.motif.annotation.annotator import Annotator
 from motif_jax.motif.annotation.captions import dataset_captions
+from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.annotation.questions import QuestionList
 from motif_jax.motif.annotation.store import StoredAnswer
@@ -38,7 +38,7 @@ class Merge(NamedTuple):
 
 
 def merge(
-    config: ConfigDict,
+    config: AnnotationConfig,
     annotator: Annotator,
     annotation: shards.Annotation,
     questions: QuestionList,
@@ -90,7 +90,7 @@ def merge(
 
 
 def report(
-    config: ConfigDict,
+    config: AnnotationConfig,
     workdir: Path,
     annotator: Annotator,
     annotation: shards.Annotation,

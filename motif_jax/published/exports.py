@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ml_collections import ConfigDict
 
@@ -34,7 +34,14 @@ from motif_jax.motif.reward import safetensors_file
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play import agent_policy
 from motif_jax.published import model_card
+from motif_jax.published.config import (
+    ExportDatasetConfig,
+    ExportLanguageAgentConfig,
+    ExportRewardConfig,
+    ExportTextAgentConfig,
+)
 from motif_jax.rl import agent_networks, choices, settings
+from motif_jax.schema import read_section
 
 PAIRS = "pairs.parquet"
 REWARD = "reward.safetensors"
@@ -42,15 +49,15 @@ CARD = "README.md"
 _SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
 
 
-def _check_dataset(config: ConfigDict) -> None:
-    checks.existing_folder(config, "dataset_dir")
-    known = parquet.array_names(PairsDataset.open(config.dataset_dir))
+def _check_dataset(config: ExportDatasetConfig) -> None:
+    folder = checks.existing_folder(config, "dataset_dir")
+    known = parquet.array_names(PairsDataset.open(folder))
     is_valid = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
     checks.require_key(config, "arrays", is_valid, f"'all', or some of {', '.join(known)}")
 
 
-def _export_dataset(config: ConfigDict, workdir: Path) -> None:
-    dataset = PairsDataset.open(config.dataset_dir)
+def _export_dataset(config: ExportDatasetConfig, workdir: Path) -> None:
+    dataset = PairsDataset.open(config.dataset_dir or "")
     names = parquet.array_names(dataset)
     if config.arrays != "all":
         names = checks.listed(config.arrays) or [name for name in names if name not in _SCREENS]
@@ -61,15 +68,15 @@ def _export_dataset(config: ConfigDict, workdir: Path) -> None:
     print(f"{path.resolve()}: {path.stat().st_size / 1e6:.1f} MB, {', '.join(names)}")
 
 
-def _export_reward(config: ConfigDict, workdir: Path) -> None:
-    reward = read_run(config.reward.dir, config.reward.step)
+def _export_reward(config: ExportRewardConfig, workdir: Path) -> None:
+    reward = read_run(config.reward.dir or "", config.reward.step)
     card = model_card.render(reward, config.licence, config.notes)
     safetensors_file.write_safetensors(reward, workdir / REWARD)
     atomic_write_text(workdir / CARD, card)
     print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / REWARD).resolve()}")
 
 
-def _check_language_agent(config: ConfigDict) -> None:
+def _check_language_agent(config: ExportLanguageAgentConfig) -> None:
     folder = checks.existing_folder(config, "agent")
     kind = agent_networks.kind_of(agent_policy.read_config(folder))
     allowed = "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
@@ -77,17 +84,18 @@ def _check_language_agent(config: ConfigDict) -> None:
     agent_policy.find_step(folder, config.checkpoint)
 
 
-def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
-    trained = agent_policy.read_config(config.agent)
+def _export_language_agent(config: ExportLanguageAgentConfig, workdir: Path) -> None:
+    run = config.agent or ""
+    trained = agent_policy.read_config(run)
     assert isinstance(trained.network, LanguagePolicy), "checked"
     network: Any = settings.make_network(trained)
-    params, step = agent_policy.restore(config.agent, config.checkpoint, network)
+    params, step = agent_policy.restore(run, config.checkpoint, network)
     with replaced_folder(workdir / exported.MODEL) as part:
         source = fetch(trained.network.model, "network.model")
         learned = f"{trained.environment.name}, step {step:,}"
         in_turns = agent.template_of(trained.network, trained.compat, source) is not None
         write_language_agent(part, network, params, source, learned, in_turns)
-    print(f"step {step} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
+    print(f"step {step} of {run}: {(workdir / exported.MODEL).resolve()}")
 
 
 def write_language_agent(
@@ -145,7 +153,7 @@ def _meeting(network: LanguageAgent, in_turns: bool) -> str:
     return "Actions are tokenised by themselves, without the blank before them, after a prompt that ends with one."
 
 
-def _check_text_agent(config: ConfigDict) -> None:
+def _check_text_agent(config: ExportTextAgentConfig) -> None:
     about = agent_folder.describe(checks.existing_folder(config, "agent"), "agent")
     allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
     checks.require_key(config, "agent", not about["design"]["prefix"], allowed)
@@ -157,8 +165,8 @@ def _check_text_agent(config: ConfigDict) -> None:
         )
 
 
-def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
-    agent = agent_folder.load(config.agent)
+def _export_text_agent(config: ExportTextAgentConfig, workdir: Path) -> None:
+    agent = agent_folder.load(config.agent or "")
     with replaced_folder(workdir / exported.MODEL) as part:
         write_text_agent(part, agent)
     print(f"{agent.method} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
@@ -250,22 +258,41 @@ adds advantage_weight x (Q - V) to the policy's logits; its own agent folder ope
 """
 
 
-# Stage -> how its values are checked, and what writes it.
-_STAGES: Mapping[str, tuple[Callable[[ConfigDict], object], Callable[[ConfigDict, Path], None]]] = {
-    "export_dataset": (_check_dataset, _export_dataset),
-    "export_reward": (lambda config: checks.existing_folder(config, "reward.dir"), _export_reward),
-    "export_language_agent": (_check_language_agent, _export_language_agent),
-    "export_text_agent": (_check_text_agent, _export_text_agent),
+def _check_reward(config: ExportRewardConfig) -> None:
+    checks.existing_folder(config, "reward.dir")
+
+
+C = TypeVar("C")
+
+
+@dataclasses.dataclass(frozen=True)
+class _ExportStage(Generic[C]):
+    """An export: the class of its config, how its values are checked, and what writes it."""
+
+    section: type[C]
+    check: Callable[[C], None]
+    write: Callable[[C, Path], None]
+
+
+_STAGES: Mapping[str, _ExportStage[Any]] = {
+    "export_dataset": _ExportStage(ExportDatasetConfig, _check_dataset, _export_dataset),
+    "export_reward": _ExportStage(ExportRewardConfig, _check_reward, _export_reward),
+    "export_language_agent": _ExportStage(
+        ExportLanguageAgentConfig, _check_language_agent, _export_language_agent
+    ),
+    "export_text_agent": _ExportStage(ExportTextAgentConfig, _check_text_agent, _export_text_agent),
 }
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
-    _STAGES[config.stage][0](config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    stage = _STAGES[config_tree.stage]
+    stage.check(read_section(stage.section, config_tree))
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    """Writes the files of `config.stage`; the folder of a refused export stays without a config."""
+def run(config_tree: ConfigDict, workdir: Path) -> None:
+    """Writes the files of the stage; the folder of a refused export stays without a config."""
+    stage = _STAGES[config_tree.stage]
     with FolderLock(workdir):
-        _STAGES[config.stage][1](config, workdir)
-        run_folder.prepare(workdir, config)
+        stage.write(read_section(stage.section, config_tree), workdir)
+        run_folder.prepare(workdir, config_tree)

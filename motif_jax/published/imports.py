@@ -72,17 +72,17 @@ class ImportStage(Generic[C]):
 
     def run(self, config_tree: ConfigDict, workdir: Path) -> None:
         config = read_section(self.section, config_tree)
-
-        def begin() -> None:
-            import_origin.write(workdir, config_tree, named)
-            if self.keeps_config:
-                run_folder.prepare(workdir, config_tree)
-
         with FolderLock(workdir):
             if self._is_done(config_tree, workdir):
                 print(f"{workdir} holds this import of {config.file} already")
                 return
-            named = _named_files(config_tree)
+            keys_of_files = _named_files(config_tree)
+
+            def begin() -> None:
+                import_origin.write(workdir, config_tree, keys_of_files)
+                if self.keeps_config:
+                    run_folder.prepare(workdir, config_tree)
+
             self.write(config, workdir, begin)
 
     def _is_done(self, config_tree: ConfigDict, workdir: Path) -> bool:

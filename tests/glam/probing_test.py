@@ -131,7 +131,7 @@ def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None
 
 def check_right_actions(*right_actions: str) -> None:
     """Checks probes with these right actions for an agent that has two actions."""
-    config = load_config("probe_language_agent", "", {"probes.prompts": "mine.json"})
+    config = ProbeAgentConfig(probes=ProbedSituations(prompts="mine.json"))
     probes = [Probe(f"probe {number}", "go", ((),), (), right) for number, right in enumerate(right_actions)]
     probe_language_agent.check_right_actions(config, probes, ("turn left", "go forward"))
 
