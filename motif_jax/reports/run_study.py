@@ -21,6 +21,8 @@ from motif_jax.core.parent_death import sigterm_on_parent_death
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.reports import study, study_page, sweep
 from motif_jax.reports.claims import parsed_claims
+from motif_jax.reports.study_config import StudyConfig
+from motif_jax.schema import read_section
 
 
 class Run(NamedTuple):
@@ -66,15 +68,13 @@ class Lines(NamedTuple):
     missing: list[Run]
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config, ("stage",))
-    config = sweep.expand(config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, ("stage",))
+    config = sweep.expand(read_section(StudyConfig, config_tree))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     parsed_claims(config.claims, list(config.methods))
-    for key in ("training", "evaluation"):
-        checks.require_key(
-            config, key, bool(checks.dotted(config, key).split()), "a config file and its flags"
-        )
+    for key, command in {"training": config.training, "evaluation": config.evaluation}.items():
+        checks.require(bool(command.split()), key, command, "a config file and its flags")
     methods_of_key = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
     methods_of_key["games"] = list(config.games)
     for key, names in methods_of_key.items():
@@ -85,10 +85,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     _read_lines(config, workdir)
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not support a claim."""
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config, ("stage",)):
-        config = sweep.expand(config)
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, ("stage",)):
+        config = sweep.expand(read_section(StudyConfig, config_tree))
         missing = _read_lines(config, workdir).missing
         lexicon = load_lexicon(config.lexicon.file)
         _refuse_other_history(missing)
@@ -116,7 +116,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         return None if claims_hold else 1
 
 
-def runs(config: ConfigDict, workdir: Path) -> list[Run]:
+def runs(config: StudyConfig, workdir: Path) -> list[Run]:
     """The runs of the study's tables, seed by seed; one that needs a prepared folder has all commands up to it."""
     methods = dict.fromkeys(name for names in config.tables.values() for name in checks.listed(names))
     judge = {"goal": config.goal, "lexicon": load_lexicon(config.lexicon.file).digest}
@@ -127,7 +127,7 @@ def runs(config: ConfigDict, workdir: Path) -> list[Run]:
     return planned
 
 
-def _planned_run(config: ConfigDict, workdir: Path, method: str, seed: int, judge: dict[str, Any]) -> Run:
+def _planned_run(config: StudyConfig, workdir: Path, method: str, seed: int, judge: dict[str, Any]) -> Run:
     training = f"{config.training} {config.methods[method]}"
     games = f"{config.evaluation} {config.games.get(method, '')}".strip()
     prepared = _prepared_for(config, training)
@@ -151,7 +151,7 @@ def _planned_run(config: ConfigDict, workdir: Path, method: str, seed: int, judg
     return Run(identity, commands)
 
 
-def _prepared_for(config: ConfigDict, training: str) -> dict[str, str]:
+def _prepared_for(config: StudyConfig, training: str) -> dict[str, str]:
     """Folder -> command of the preparations up to the last one whose folder the training names."""
     steps = [part.split(": ", 1) for part in config.prepare.split("; ") if part]
     needed = 0
@@ -161,7 +161,7 @@ def _prepared_for(config: ConfigDict, training: str) -> dict[str, str]:
     return {step[0]: step[1] for step in steps[:needed]}
 
 
-def _read_lines(config: ConfigDict, workdir: Path) -> Lines:
+def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
     """Raises UserError: the runs have different numbers of games, or lack one of `config.measures`."""
     lines = read_json_lines(config.rows or workdir / "rows.jsonl", ("seed",))
     rows = [row for row in lines if isinstance(row.get("games"), dict)]
@@ -191,7 +191,7 @@ def _read_lines(config: ConfigDict, workdir: Path) -> Lines:
     return Lines(finished, missing)
 
 
-def _write_tables(config: ConfigDict, workdir: Path) -> tuple[str, bool]:
+def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
     """Writes tables.md and study.html from the lines of finished runs; the text, and whether no claim fails."""
     finished = _read_lines(config, workdir).finished
     measures = checks.listed(config.measures)

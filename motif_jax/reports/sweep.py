@@ -8,6 +8,7 @@ uniform in the logarithm.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -16,10 +17,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
+from motif_jax.reports.study_config import StudyConfig
 
 _LOGARITHMIC = "log "
 # Between values; one inside brackets belongs to a value, as in (64,).
@@ -136,7 +137,7 @@ def combinations(values_of_key: Mapping[str, Values], draws: int | None, seed: i
     )
 
 
-def expand(config: ConfigDict) -> ConfigDict:
+def expand(config: StudyConfig) -> StudyConfig:
     """The study whose methods are those of `config`, each with every combination of `config.sweep`, which is then empty.
 
     Its tables list all combinations of the methods that they had. Raises UserError: `config.sweep` cannot be read.
@@ -165,19 +166,16 @@ def expand(config: ConfigDict) -> ConfigDict:
             if method in config.games:
                 games[name] = config.games[method]
 
-    expanded = config.to_dict()
-    expanded["methods"] = methods
-    expanded["games"] = games
-    expanded["tables"] = {
+    tables = {
         title: ",".join(
             name for method in checks.listed(listed) for name in names_of_method.get(method, [method])
         )
         for title, listed in config.tables.items()
     }
-    expanded["sweep"]["over"] = ""
-    expanded["sweep"]["draws"] = None
-    # Names have the dots of their values.
-    return ConfigDict(expanded, allow_dotted_keys=True)
+    # Methods stay sorted, as those of a config are.
+    sorted_methods = dict(sorted(methods.items()))
+    empty = dataclasses.replace(config.sweep, over="", draws=None)
+    return dataclasses.replace(config, methods=sorted_methods, games=games, tables=tables, sweep=empty)
 
 
 def _short_names(keys: Iterable[str]) -> dict[str, str]:

@@ -19,6 +19,8 @@ from motif_jax.core.interruption import Interruption
 from motif_jax.reports import run_study as study
 from motif_jax.reports import study_config as studies
 from motif_jax.reports import sweep
+from motif_jax.reports.study_config import StudyConfig
+from motif_jax.schema import read_section
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import REPOSITORY, load_config
 from tests.sets import extra
@@ -81,6 +83,10 @@ def small(**changes: object) -> ConfigDict:
     for key, value in changes.items():
         config[key] = value
     return config
+
+
+def read_study(config: ConfigDict) -> StudyConfig:
+    return read_section(StudyConfig, config)
 
 
 @pytest.mark.slow
@@ -272,7 +278,7 @@ def test_an_unknown_number_ends_a_study_after_its_first_run(toys: Path, tmp_path
 def test_games_that_name_the_run_are_not_given_an_agent(tmp_path: Path) -> None:
     config = small(evaluation="configs/evaluate_text.py:wordle --config.agent={run}", seeds=1)
 
-    for run in study.runs(config, tmp_path):
+    for run in study.runs(read_study(config), tmp_path):
         *_, games = run.commands.values()
         assert games[-1] == f"--config.agent={tmp_path}/{run.identity['method']}-1"
 
@@ -296,7 +302,7 @@ def test_a_study_without_methods_is_refused() -> None:
 
 
 def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None:
-    first, second = (run.identity for run in study.runs(small(seeds=1), tmp_path))
+    first, second = (run.identity for run in study.runs(read_study(small(seeds=1)), tmp_path))
     rows = [{**first, "games": {"score": [1, 2, 3]}}, {**second, "games": {"score": [1, 2]}}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -327,7 +333,7 @@ KEPT = (
 def test_kept_rows_are_runs_of_their_study(study_of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A config that names the same work by other flags would run hours of it again."""
     monkeypatch.chdir(REPOSITORY)
-    config = sweep.expand(load_config(*study_of.split(":")))
+    config = sweep.expand(read_study(load_config(*study_of.split(":"))))
     planned = [run.identity for run in study.runs(config, Path("runs"))]
 
     rows = read_json_lines(config.rows)
@@ -367,7 +373,7 @@ def test_the_studies_of_results_can_start(
     config = load_config(*study_of.split(":"))
     study.check(config, tmp_path)
 
-    planned = study.runs(config, tmp_path)
+    planned = study.runs(read_study(config), tmp_path)
 
     assert len(planned) == count
     assert len({run.games for run in planned}) == len(planned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,23 @@ from ml_collections import ConfigDict
 
 from motif_jax.core.errors import UserError
 from motif_jax.reports import run_study, study_config, sweep
+from motif_jax.reports.study_config import StudyConfig
+from motif_jax.schema import read_section
 
 
-def study_of(keys: str, draws: int | None = None, **values: object) -> ConfigDict:
+def config_of(keys: str, draws: int | None = None, **values: object) -> ConfigDict:
     config = study_config.study({"training": "configs/train_agent.py", "methods": {"agent": ""}, **values})()
     config.sweep.over = keys
     config.sweep.draws = draws
     return config
 
 
-def flags_of(keys: str, draws: int | None = None, **values: object) -> dict[str, str]:
-    return sweep.expand(study_of(keys, draws, **values)).methods.to_dict()
+def study_of(keys: str, draws: int | None = None, **values: object) -> StudyConfig:
+    return read_section(StudyConfig, config_of(keys, draws, **values))
+
+
+def flags_of(keys: str, draws: int | None = None, **values: object) -> Mapping[str, str]:
+    return sweep.expand(study_of(keys, draws, **values)).methods
 
 
 def test_a_grid_has_every_combination() -> None:
@@ -59,11 +66,11 @@ def test_every_method_has_the_combinations_in_its_tables_and_games() -> None:
     expanded = sweep.expand(config)
 
     assert expanded.methods["task_size=2"] == "--config.x=0 --config.a.size=2"
-    assert expanded.tables.to_dict() == {
+    assert expanded.tables == {
         "all": "task_size=1,task_size=2,both_size=1,both_size=2",
         "one": "both_size=1,both_size=2",
     }
-    assert expanded.games.to_dict() == {
+    assert expanded.games == {
         "both_size=1": "--config.greedy=True",
         "both_size=2": "--config.greedy=True",
     }
@@ -144,10 +151,10 @@ def test_a_sweep_that_cannot_be_read_is_refused(keys: str, draws: int | None, me
 
 
 def test_a_study_plans_a_run_for_each_combination_and_seed(tmp_path: Path) -> None:
-    config = study_of("optimizer.learning_rate=1e-4,1e-3", seeds=2)
-    run_study.check(config, tmp_path)
+    sweep_of_rates = "optimizer.learning_rate=1e-4,1e-3"
+    run_study.check(config_of(sweep_of_rates, seeds=2), tmp_path)
 
-    planned = run_study.runs(sweep.expand(config), tmp_path)
+    planned = run_study.runs(sweep.expand(study_of(sweep_of_rates, seeds=2)), tmp_path)
 
     assert [run.games.parent.name for run in planned] == [
         "learning_rate=1e-4-1",
