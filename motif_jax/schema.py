@@ -19,7 +19,7 @@ A config file names the class and sets its variants:
 Each value of a config carries its `Key`, also when its section becomes part of another config. So `validate` and
 `describe` need nothing but the config. The command reads the values as an instance of the class, a frozen dataclass:
 
-    config = read_section(EvaluateConfig, config_dict)
+    config = read_section(EvaluateConfig, config_tree)
 
 Sections that several commands share are in `motif_jax/core/sections.py`; the others are in the `config.py` of their folder.
 """

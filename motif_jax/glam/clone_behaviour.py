@@ -41,27 +41,27 @@ IDENTITY = (
 )  # fmt: skip
 
 
-def check(launched: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, launched)
-    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.defaults_of_older_runs)
-    config = read_section(CloningConfig, launched)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    free = run_folder.keep_earlier(workdir, config_tree, LanguageNetworkKind.defaults_of_older_runs)
+    config = read_section(CloningConfig, config_tree)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
     offline_run.check(config, None)
-    resolved_config = resolved(launched)
+    resolved_config = resolved(config_tree)
     run_folder.check_identity(workdir, resolved_config, IDENTITY, free)
     _open(read_section(CloningConfig, resolved_config), agent_config(resolved_config))
 
 
-def resolved(launched: ConfigDict) -> dict[str, Any]:
+def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     """The config with the environment and wording of the trajectories.
 
     Raises UserError where both name no environment, or the config has values that are neither the defaults nor theirs.
     """
-    config: dict[str, Any] = launched.to_dict()
+    config: dict[str, Any] = config_tree.to_dict()
     section = config["environment"]
-    description = cloning_data.about(read_section(CloningConfig, launched))
+    description = cloning_data.about(read_section(CloningConfig, config_tree))
     allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
     checks.require_key(config, "environment.name", bool(section["name"] or description), allowed)
     if not description:
@@ -117,9 +117,9 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
     return network, data
 
 
-def run(launched: ConfigDict, workdir: Path) -> int:
-    free = run_folder.keep_earlier(workdir, launched, LanguageNetworkKind.defaults_of_older_runs)
-    resolved_config = resolved(launched)
+def run(config_tree: ConfigDict, workdir: Path) -> int:
+    free = run_folder.keep_earlier(workdir, config_tree, LanguageNetworkKind.defaults_of_older_runs)
+    resolved_config = resolved(config_tree)
     config = read_section(CloningConfig, resolved_config)
     agent = agent_config(resolved_config)
     parallel = DataParallel(training_devices(config.num_devices))

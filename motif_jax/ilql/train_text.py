@@ -80,14 +80,14 @@ IDENTITY = (
 _EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False}
 
 
-def _free_keys(config_dict: ConfigDict, workdir: Path) -> tuple[str, ...]:
+def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
     """The keys that a resumed run may change, among them those that its config does not have, which get their earlier values."""
-    return (*registry.FREE_OPTIONS, *run_folder.keep_earlier(workdir, config_dict, _EARLIER))
+    return (*registry.FREE_OPTIONS, *run_folder.keep_earlier(workdir, config_tree, _EARLIER))
 
 
-def check(config_dict: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_dict, IDENTITY, _free_keys(config_dict, workdir))
-    config = read_section(TextConfig, config_dict)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY, _free_keys(config_tree, workdir))
+    config = read_section(TextConfig, config_tree)
     offline_run.check(config, config.max_steps)
     _check_method(config)
     _check_data(config)
@@ -242,9 +242,9 @@ def _input_files(config: TextConfig, workdir: Path) -> list[str]:
     return names
 
 
-def run(config_dict: ConfigDict, workdir: Path) -> int:
-    free = _free_keys(config_dict, workdir)
-    config = read_section(TextConfig, config_dict)
+def run(config_tree: ConfigDict, workdir: Path) -> int:
+    free = _free_keys(config_tree, workdir)
+    config = read_section(TextConfig, config_tree)
 
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         try:
@@ -268,7 +268,7 @@ def run(config_dict: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)
-    return offline_run.run(config, config_dict.to_dict(), workdir, IDENTITY, inputs, build, free)
+    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, free)
 
 
 def _attach_players(config: TextConfig, training: TextRun) -> None:

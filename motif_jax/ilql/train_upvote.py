@@ -45,9 +45,9 @@ IDENTITY = (
 )
 
 
-def check(config_dict: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_dict, IDENTITY)
-    config = read_section(UpvoteConfig, config_dict)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(UpvoteConfig, config_tree)
     offline_run.check(config, config.max_steps)
     upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
     tokenizer = None
@@ -60,9 +60,9 @@ def check(config_dict: ConfigDict, workdir: Path) -> None:
     upvote_run.settings_of(config, tokenizer)
 
 
-def run(config_dict: ConfigDict, workdir: Path) -> int:
-    config = read_section(UpvoteConfig, config_dict)
+def run(config_tree: ConfigDict, workdir: Path) -> int:
+    config = read_section(UpvoteConfig, config_tree)
     parallel = DataParallel(training_devices(config.num_devices))
     build = functools.partial(upvote_run.build, config, workdir, parallel)
     inputs = upvote_run.input_files(config.reddit)
-    return offline_run.run(config, config_dict.to_dict(), workdir, IDENTITY, inputs, build)
+    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build)

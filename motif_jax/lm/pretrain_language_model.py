@@ -45,9 +45,9 @@ IDENTITY = (
 )
 
 
-def check(plain_config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, plain_config, IDENTITY)
-    config = read_section(LanguageModelConfig, plain_config)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
+    config = read_section(LanguageModelConfig, config_tree)
     offline_run.check(config, config.steps)
     _check_model(config)
     _check_texts(config)
@@ -123,8 +123,8 @@ def _check_texts(config: LanguageModelConfig) -> None:
     text_data.check_first_texts(config)
 
 
-def run(plain_config: ConfigDict, workdir: Path) -> int:
-    config = read_section(LanguageModelConfig, plain_config)
+def run(config_tree: ConfigDict, workdir: Path) -> int:
+    config = read_section(LanguageModelConfig, config_tree)
     parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
-    return offline_run.run(config, plain_config.to_dict(), workdir, IDENTITY, language_run.PREPARED, build)
+    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, language_run.PREPARED, build)

@@ -37,16 +37,16 @@ IDENTITY = (
 )
 
 
-def _keep_earlier(config: ConfigDict, workdir: Path) -> tuple[str, ...]:
+def _keep_earlier(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
     """Gives the keys that a run's config does not have their earlier values; returns their names."""
-    earlier = agent_networks.class_of(agent_config(config)).defaults_of_older_runs
-    return run_folder.keep_earlier(workdir, config, earlier)
+    earlier = agent_networks.class_of(agent_config(config_tree)).defaults_of_older_runs
+    return run_folder.keep_earlier(workdir, config_tree, earlier)
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
-    run_folder.check_identity(workdir, config, IDENTITY, _keep_earlier(config, workdir))
-    training = reward_choice.with_pinned_step(agent_config(config), workdir)
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_tree)
+    run_folder.check_identity(workdir, config_tree, IDENTITY, _keep_earlier(config_tree, workdir))
+    training = reward_choice.with_pinned_step(agent_config(config_tree), workdir)
     settings.configure_jax(training)
     agent_networks.class_of(training).check(training)
     algorithm_of(training).check(plan_of(settings.check(training)))
@@ -54,17 +54,17 @@ def check(config: ConfigDict, workdir: Path) -> None:
         hook.check(training, workdir)
 
 
-def run(config: ConfigDict, workdir: Path) -> int | None:
-    free = _keep_earlier(config, workdir)
-    resolved = settings.resolved(agent_config(config))
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    free = _keep_earlier(config_tree, workdir)
+    resolved = settings.resolved(agent_config(config_tree))
     hosts = Hosts()
     if hosts.count > 1:
-        hosts.require_alike(config.to_dict())
+        hosts.require_alike(config_tree.to_dict())
         # `check` could not: the number of devices is known only once the hosts are connected.
         settings.check_devices(resolved)
 
     def prepare() -> None:
-        run_folder.prepare(workdir, config, IDENTITY, free)
+        run_folder.prepare(workdir, config_tree, IDENTITY, free)
 
     with Interruption() as stop, hosts.locked(workdir):
         hosts.on_first(prepare)
