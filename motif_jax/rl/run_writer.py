@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -73,16 +73,7 @@ class RunWriter(ExitStack):
         self._device_use = DeviceUse(config, system.network, system.network_params(), self._learning, acting)
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         self._reward_version = 0
-        network_kind = agent_networks.class_of(config)
-        # A training that resumes does not read again what it started from.
-        if progress:
-            start_digests = progress.get(agent_checkpoints.START_DIGESTS, {})
-        else:
-            start_digests = network_kind.start_digests(config)
-        self._read_files = {
-            agent_checkpoints.FILE_DIGESTS: network_kind.file_digests(config),
-            agent_checkpoints.START_DIGESTS: start_digests,
-        }
+        self._read_files = _digests(config, progress)
         self._reward_digest = reward_kinds.digest(config.reward)
         self._next_episode: list[int] = progress.get("next_episode", [])
         self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
@@ -98,9 +89,15 @@ class RunWriter(ExitStack):
         hooks = hooks_of(config)
         self._reads_updates = any(hook.reads_updates for hook in hooks)
         self._hooks: list[TrainingHook] = []
-        if not self._hosts.is_first:
-            return
+        if self._hosts.is_first:
+            self._open_outputs(hooks, progress)
 
+    def _open_outputs(self, hooks: Sequence[type[TrainingHook]], progress: dict[str, Any]) -> None:
+        """Opens what only the first host writes: rows of metrics, paid texts, the line of progress, and the hooks' files."""
+        config = self._config
+        workdir = self._workdir
+        clock = self._clock
+        system = self._system
         wandb = None
         if config.wandb.enabled:
             wandb = {
@@ -301,6 +298,24 @@ class RunWriter(ExitStack):
         self._episodes.write(rows)
         for hook in self._hooks:
             hook.add_episodes(rows)
+
+
+def _digests(config: AgentConfig, progress: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Digests of the files that a training reads besides checkpoints, by the key of the progress that holds them.
+
+    Args:
+      progress: of the checkpoint that the run resumes from; {} for a new run.
+    """
+    network_kind = agent_networks.class_of(config)
+    # A training that resumes does not read again what it started from.
+    if progress:
+        start_digests = progress.get(agent_checkpoints.START_DIGESTS, {})
+    else:
+        start_digests = network_kind.start_digests(config)
+    return {
+        agent_checkpoints.FILE_DIGESTS: network_kind.file_digests(config),
+        agent_checkpoints.START_DIGESTS: start_digests,
+    }
 
 
 def turns_per_second(

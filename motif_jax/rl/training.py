@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.interruption import Interruption, Patience, StoppedError, never
@@ -91,24 +92,18 @@ class AgentTraining:
         """Trains until all steps are done (True) or a stop is requested (False); saves in either case, unless a stop comes long before
         the next update of a slow network.
         """
-        config = self.config
         workdir = self._workdir
         clock = self.clock
         with ExitStack() as stack:
             enter = stack.enter_context
-            checkpoints = enter(
-                agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints, config.save_every_steps)
-            )
-            step = self._hosts.on_first(lambda: reward_choice.pin_step(config, workdir, checkpoints))
-            if step is not None:
-                config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
-                self.config = config
+            keep = self.config.keep_checkpoints
+            every = self.config.save_every_steps
+            checkpoints = enter(agent_checkpoints.open_checkpoints(workdir, keep, every))
+            self._pin_reward(checkpoints)
+            config = self.config
 
             # Continue from the newest checkpoint, unless the run has finished or must not be continued.
-            latest = checkpoints.latest()
-            where = f"--workdir={workdir} is not a folder that all hosts share (its newest checkpoint)"
-            self._hosts.require_equal(latest, where)
-            snapshot = None if latest is None else Snapshot(checkpoints, latest)
+            snapshot = self._newest_snapshot(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
                 clock.resume(progress)
@@ -120,12 +115,9 @@ class AgentTraining:
                 drop_recordings(workdir, progress.get("env_steps"))
 
             # Make everything. What is entered last is closed first.
-            recorder = None
-            if config.record_every:
-                options = settings.environment_options(config)
-                recorder = enter(
-                    EpisodeRecorder(workdir, config.environment.name, options, config.record_every)
-                )
+            recorder = self._make_recorder()
+            if recorder is not None:
+                enter(recorder)
             messages = StartMessages(config, self._print)
             messages.read_model()
             system = System(config, snapshot, recorder.take if recorder else None, workdir)
@@ -150,13 +142,39 @@ class AgentTraining:
             try:
                 self._learn(stop, system, stream, writer, profiler, messages)
             except StoppedError:
-                self.was_left_unsaved = True
-                # A checkpoint that is being written is the one that the next start continues from.
-                checkpoints.wait()
-                self._print(
-                    f"stopped before the next update, unsaved: the run continues from {self._describe(checkpoints.latest())}"
-                )
+                self._leave_unsaved(checkpoints)
         return clock.finished
+
+    def _pin_reward(self, checkpoints: Checkpoints) -> None:
+        """Puts the evaluation of the reward's training that this run uses to its end into the config."""
+        config = self.config
+        step = self._hosts.on_first(lambda: reward_choice.pin_step(config, self._workdir, checkpoints))
+        if step is not None:
+            self.config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
+
+    def _newest_snapshot(self, checkpoints: Checkpoints) -> Snapshot | None:
+        """The newest checkpoint, None for a new run; UserError where the hosts see different ones."""
+        latest = checkpoints.latest()
+        where = f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)"
+        self._hosts.require_equal(latest, where)
+        return None if latest is None else Snapshot(checkpoints, latest)
+
+    def _make_recorder(self) -> EpisodeRecorder | None:
+        """The recorder of games, None where the config records none."""
+        config = self.config
+        if not config.record_every:
+            return None
+        options = settings.environment_options(config)
+        return EpisodeRecorder(self._workdir, config.environment.name, options, config.record_every)
+
+    def _leave_unsaved(self, checkpoints: Checkpoints) -> None:
+        """Ends a run whose next update would take minutes."""
+        self.was_left_unsaved = True
+        # A checkpoint that is being written is the one that the next start continues from.
+        checkpoints.wait()
+        self._print(
+            f"stopped before the next update, unsaved: the run continues from {self._describe(checkpoints.latest())}"
+        )
 
     @staticmethod
     def _describe(checkpoint: int | None) -> str:
