@@ -61,8 +61,9 @@ def _payment(reward: Any, terms: Terms) -> Pay:
     if isinstance(reward, str | Path):
         reward = rewards.load(reward)
     if isinstance(reward, rewards.RewardFunction):
-        raw, apply = reward.raw, reward.normalisation(terms.normalise, terms.quantile, terms.two_decimals)
-        return lambda texts: np.asarray(apply(raw(texts)))
+        raw = reward.raw
+        normalise = reward.normalisation(terms.normalise, terms.quantile, terms.two_decimals)
+        return lambda texts: np.asarray(normalise(raw(texts)))
     if callable(reward):
         return reward
     raise UserError(

@@ -220,9 +220,12 @@ class TextModel:
                 shown = [[*one.prompt, *one.candidates[0]] for one in joint]
                 starts = [len(one.prompt) for one in joint]
                 rows = more = self._rows([both[position] for position in positions], 0, shown)
-            log_probs, entropies = (np.array(x) for x in self._token_log_probs(self.params, *rows, *more))
+            outputs = self._token_log_probs(self.params, *rows, *more)
+            log_probs = np.array(outputs[0])
+            entropies = np.array(outputs[1])
             if not settings.encoder_layers:  # a decoder alone does not predict its first token
-                log_probs[:, 0] = entropies[:, 0] = np.nan
+                log_probs[:, 0] = np.nan
+                entropies[:, 0] = np.nan
             for i, (row, start) in enumerate(zip(shown, starts, strict=True)):
                 numbers = (log_probs[i, : len(row)], entropies[i, : len(row)])
                 log_probs_of[positions[i]] = TokenLogProbs(self.tokenizer.pieces(row), *numbers, start)

@@ -131,7 +131,8 @@ class EpisodeRecorder:
         """
         self._raise_errors()
         for row in reports:
-            env, episode = int(row["env"]), int(row["episode"])
+            env = int(row["env"])
+            episode = int(row["episode"])
             if (env + episode) % self._every == 0:
                 with self._lock:
                     self._reports[env, episode] = {"step": step, **row}

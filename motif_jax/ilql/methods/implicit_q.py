@@ -127,7 +127,8 @@ def action_q(
     CQL(H) of Kumar et al. 2020 at temperature T. Margin: sum over all actions a' of max(0, Q(a') - Q(a) + margin)^2, a among them.
     """
     q_chosen = chosen(q, actions)
-    conservative_term = margin_term = jnp.zeros_like(q_chosen)
+    conservative_term = jnp.zeros_like(q_chosen)
+    margin_term = jnp.zeros_like(q_chosen)
     if conservative:
         conservative_term = -chosen(jax.nn.log_softmax(q / settings.cql_temperature), actions)
     if margin:
@@ -252,7 +253,11 @@ def losses(
     Args:
       huber: the loss of Q is Huber's with delta 1 (Psi-learning) instead of the square.
     """
-    q = conservative = margin = v = policy = jnp.zeros(())
+    q = jnp.zeros(())
+    v = jnp.zeros(())
+    conservative = jnp.zeros(())
+    margin = jnp.zeros(())
+    policy = jnp.zeros(())
 
     if estimates.qs:
         assert estimates.next_values is not None
