@@ -1,7 +1,8 @@
 """DRRN, a baseline of GLAM: Q of each action's words after a prompt, from two small recurrent encoders (He et al. 2016).
 
 One GRU reads the prompt, another the action, and two layers compute Q from both; actions are drawn with probabilities proportional to
-exp Q. Sizes and initialisation are those of the published agent.
+exp Q. Sizes and initialisation are those of the published agent. He et al. encode bags of words, and take an inner product in place of
+the layers. Q is in units of the reward that the agent learns from.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def tokenizer_file(tokenizer: str) -> Path:
 class Drrn(nn.Module):
     """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], padded with -1.
 
-    `hidden` is the width of the recurrent states and of the layer before Q.
+    Attributes:
+      vocabulary: number of tokens.
+      embedding: width of a token's vector; prompts and actions share the table.
+      hidden: width of the recurrent states and of the layer before Q.
     """
 
     vocabulary: int
@@ -70,7 +74,13 @@ class Drrn(nn.Module):
 
 
 def _last_state(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """The state [N, H] after the last token of each row; an empty row reads one token."""
+    """The state float32 [N, H] after the last token of each row; an empty row reads one token.
+
+    Args:
+      table: float32 [V, E], a vector of each token.
+      rows: int32 [N, L], tokens, padded with -1 on the right.
+    """
+    chex.assert_rank([table, rows], 2)
     count, length = rows.shape
     start = jnp.zeros((count, core.hidden_size))
     embedded = table[jnp.maximum(rows, 0).T]
@@ -103,6 +113,7 @@ class DrrnAgent(PromptReader):
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
+        """See `PolicyNetwork.apply`: Q float32 [T, B, A] and the largest Q float32 [T, B] of prompts int32 [T, B, L]."""
         tokens = observation[TOKENS]
         chex.assert_rank([tokens, first], [3, 2])
         values = self.values(params, tokens.reshape(-1, tokens.shape[-1]))

@@ -139,7 +139,14 @@ def _max_pool(x: Array) -> Array:
 
 
 def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Crops a batch's instructions to the longest, rounded up to a multiple of 8 words."""
+    """Crops a batch's instructions to the longest, rounded up to a multiple of 8 words.
+
+    Args:
+      observation: `INSTRUCTION` is integers [..., W], numbers of words, 0 after the last; the other fields stay as they are.
+
+    Returns:
+      The fields, with `INSTRUCTION` [..., W'], W' at most W.
+    """
     words = observation[INSTRUCTION]
     longest = int((words > 0).sum(axis=-1).max(initial=1))
     length = math.ceil(longest / _WORDS) * _WORDS

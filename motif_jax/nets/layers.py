@@ -118,10 +118,20 @@ def flatten_channels_first(x: Array) -> Array:
 def convolve_blocks(x: Array, weights: tuple[Array, Array], stride: int) -> Array:
     """`convolve` with squares of `stride` x `stride` pixels as the channels of one, a sum over the same products in another order.
 
-    The sides of pictures and kernel are multiples of the stride. On a GPU three input channels fill few lanes of a matrix product;
-    8x8 with stride 4 over 72x72x3 becomes 2x2 over 18x18x48.
+    On a GPU three input channels fill few lanes of a matrix product; 8x8 with stride 4 over 72x72x3 becomes 2x2 over 18x18x48.
+
+    Args:
+      x: pictures [N, H, W, in]; H and W are multiples of the stride.
+      weights: kernel [k, k, in, out], k a multiple of the stride, and bias [out]; float32, computed in the dtype of `x`.
+
+    Returns:
+      [N, (H - k) / stride + 1, (W - k) / stride + 1, out], in the dtype of `x`.
     """
     kernel, bias = weights
+    chex.assert_rank([x, kernel, bias], [4, 4, 1])
+    chex.assert_is_divisible(kernel.shape[0], stride)
+    chex.assert_is_divisible(x.shape[1], stride)
+    chex.assert_is_divisible(x.shape[2], stride)
     side = kernel.shape[0] // stride
     block_kernel = kernel.astype(x.dtype).reshape(side, stride, side, stride, *kernel.shape[2:])
     block_kernel = block_kernel.transpose(0, 2, 1, 3, 4, 5).reshape(side, side, -1, kernel.shape[-1])

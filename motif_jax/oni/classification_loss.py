@@ -55,7 +55,17 @@ def make_loss(
 ) -> Callable[[Any, LabelBatch, jax.Array | None], tuple[jax.Array, dict[str, jax.Array]]]:
     """Returns `loss(params, batch, key) -> (value, metrics)`; the value is summed over the members of an ensemble.
 
-    The metrics, means over members, are `loss` and `accuracy` of the batch with dropout. `key` None leaves dropout off.
+    Args of the factory:
+      members: size of the ensemble; above 1 the leaves of `params` have an axis of members in front.
+      max_length: bytes of all messages from here on are zero (static); None: all are read.
+
+    Args of the loss:
+      params: of `network`.
+      batch: B labelled messages; see `LabelBatch`.
+      key: of dropout; None leaves it off.
+
+    Returns of the loss: float32 scalars. The value is in nats a label, each member's mean by the batch's weights. The metrics,
+    means over members, are `loss` and `accuracy` (0 to 1) of the batch with dropout.
     """
 
     def member_loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
@@ -66,7 +76,8 @@ def make_loss(
         return loss, accuracy
 
     def loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
-        chex.assert_rank([batch.messages, batch.targets, batch.weights], [2, 1, 1])
+        chex.assert_rank([batch.messages, batch.targets], [2, 1])
+        chex.assert_equal_shape([batch.targets, batch.weights])
         if members == 1:
             value, accuracy = member_loss(params, batch, key)
         else:

@@ -1,4 +1,7 @@
-"""Kind 'ranking': a network trained on preferences between two messages, normalised by running moments (ONI-ranking)."""
+"""Kind 'ranking': a network trained on preferences between two messages, normalised by running moments.
+
+Source: Zheng et al. 2024, "Online Intrinsic Rewards", ONI-ranking; the loss is Motif's (`motif.reward.preference`).
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,7 @@ class RankingModel(Model):
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
+        """A gradient step on B pairs: messages uint8 [B, 2, 256], `targets` float32 [B], the probability that the first is better."""
         size = len(batch.messages)
         # Each pair brings its texts, so that the program does not depend on how many distinct texts there are.
         indices = np.arange(2 * size, dtype=np.int32)
@@ -70,6 +74,7 @@ class RankingModel(Model):
         return messages_in_chunks(self.network.architecture, self.members, params, texts)
 
     def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
+        """Pairs whose better text has the higher mean reward of the members, and pairs that are no ties; `indices` int64 [n]."""
         labels = examples.labels[indices]
         texts = examples.messages[examples.rows[indices].reshape(-1)]
         pair_rewards = self.rewards(params, texts).mean(axis=0).reshape(-1, 2)
@@ -110,6 +115,7 @@ class RankingReward(NetworkReward):
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [N] of texts uint8 [N, L]: the members' mean, less `training.deviations` of their deviation."""
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
@@ -121,6 +127,7 @@ class RankingReward(NetworkReward):
         return True
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Rewards float32 [N] of texts uint8 [N, L], each shown by `counts` int64 [N] steps; zeros while nothing is paid yet."""
         if not self.pays:
             return np.zeros(len(texts), np.float32)
         raw = self.table.lookup(texts).values
@@ -130,6 +137,7 @@ class RankingReward(NetworkReward):
         return self.reward_of(raw)
 
     def reward_of(self, raw: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [N], normalised by the moments so far and thresholded: float32 [N]."""
         if self._is_raw:
             return raw
         normalisation = Normalisation(self.moments.mean, self.moments.variance, self.config.threshold)

@@ -189,14 +189,31 @@ def returns_to_go(rewards: Array, discount: float) -> Array:
 
 
 def expectile_errors(targets: Array, values: Array, expectile: float) -> Array:
-    """|expectile - 1[target < V]| (target - V)^2, gradient to V alone (Kostrikov et al. 2022, equation 5)."""
+    """|expectile - 1[target < V]| (target - V)^2 (Kostrikov et al. 2022, equation 5).
+
+    Args:
+      targets: float32 [B, K], of the actions; without gradient.
+      values: float32 [B, K], V of the states before them, with gradient.
+      expectile: tau in (0, 1); 0.5 gives half the square.
+
+    Returns:
+      float32 [B, K], in squared units of the reward.
+    """
     chex.assert_equal_shape([targets, values])
     errors = jax.lax.stop_gradient(targets) - values
     return jnp.where(errors >= 0, expectile, 1 - expectile) * jnp.square(errors)
 
 
 def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
-    """The policy's weights of actions by their advantages: exp(beta A), or by the sign; no gradient."""
+    """The policy's weights of actions by their advantages (Snell et al. 2022, section 4; Kostrikov et al. 2022, equation 7).
+
+    Args:
+      advantages: A, float32 [B, K], the target Q less V.
+      settings: `exponential`: exp(beta A); else beta where A > 0, 1 - beta elsewhere. `most_weight` limits either.
+
+    Returns:
+      float32 [B, K], without gradient.
+    """
     advantages = jax.lax.stop_gradient(advantages)
     if settings.exponential:
         weights = jnp.exp(settings.beta * advantages)
@@ -236,7 +253,13 @@ def _next_entries(of_tokens: Array, positions: Array) -> Array:
 
 
 def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
-    """The denominators of this part of a batch, before other parts are added."""
+    """The denominators of this part of a batch, before other parts are added: float32 scalars.
+
+    The policy's is the number of tokens of actions that it learns from (`policy_mask`, bool [B, A]). With `all_tokens`, or with
+    a `context_weight`, it is that of all tokens but the first of each row (`valid`, bool [B, T]).
+    """
+    chex.assert_equal_shape([batch.tokens, batch.valid])
+    chex.assert_equal_shape([batch.policy_mask, batch.action_token_positions])
     of_all_tokens = settings.all_tokens or settings.context_weight > 0
     counted_tokens = batch.valid[:, 1:] if of_all_tokens else batch.policy_mask
     return Counts(
@@ -333,6 +356,13 @@ def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings)
 
 
 def huber_errors(errors: Array) -> Array:
-    """Half the square up to 1, |x| - 1/2 beyond (Huber 1964)."""
+    """Huber's loss with delta 1 (Huber 1964): x^2 / 2 where |x| <= 1, |x| - 1/2 beyond.
+
+    Args:
+      errors: float32 [B, K], Q less its target, in units of the reward.
+
+    Returns:
+      float32 [B, K].
+    """
     size = jnp.abs(errors)
     return jnp.where(size <= 1, 0.5 * jnp.square(errors), size - 0.5)

@@ -109,7 +109,18 @@ class PpoTraining(GradientTask):
     def estimates(
         self, learned: Any, frozen: Any, batch: TextBatch, with_additions: bool = True
     ) -> TokenEstimates:
-        """Outputs of policy and value for dialogues; without `with_additions` low-rank additions are left out."""
+        """Outputs of policy and value for dialogues.
+
+        Args:
+          learned: `trunks` or `additions`, and `value`; a reference has no `value`, and its values are zeros.
+          frozen: the trunks that are not learned.
+          batch: B dialogues, in each of which the agent wrote at most K tokens.
+          with_additions: whether low-rank additions to the trunk are used.
+
+        Returns:
+          Log-probabilities and entropies float32 [B, K], in nats, of tokens without `pad`; values float32 [B, K + 1]. Numbers of
+          tokens that do not exist are finite and mean nothing.
+        """
         agent = self.objective.agent
         spec = self.objective.spec if with_additions else None
         params, additions = joined(learned, frozen)
@@ -147,6 +158,16 @@ class PpoTraining(GradientTask):
     def step(
         self, state: PpoState, shared: Any, batch: EpisodeBatch
     ) -> tuple[PpoState, dict[str, jax.Array]]:
+        """One update of a device: advantages, then `ppo.epochs` passes of minibatches (Schulman et al. 2017, algorithm 1).
+
+        Args:
+          shared: frozen parameters.
+          batch: this device's B episodes; rewards float32 [B, K] are divided by `method.reward_scale` here.
+
+        Returns:
+          The state, equal on all devices, and the metrics, float32 scalars: means over the tokens of all devices, or over its
+          episodes (`episode/`), or over the minibatches.
+        """
         settings = self.config.ppo
         frozen = shared or {}
         scale = self.config.method.reward_scale

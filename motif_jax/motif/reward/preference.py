@@ -123,10 +123,23 @@ def pair_rewards(
 def make_loss(
     network: RewardNetwork, members: int, max_length: int | None, axis_name: str | None
 ) -> Callable[[Any, jax.Array, PreferenceBatch], tuple[jax.Array, dict[str, jax.Array]]]:
-    """Returns `loss(params, messages, batch) -> (value, metrics)` of one device's part of a batch.
+    """Returns `loss(params, messages, batch) -> (value, metrics)` of one device's part of a batch (Klissarov et al. 2023, eq. 1).
 
-    The value, summed over the members of an ensemble and over `axis_name`, is the loss of the whole batch. So are the metrics: `loss`
-    (mean over members), `accuracy` of the members' mean reward without ties, `pairs` and `counted` (without ties).
+    The value, summed over the members of an ensemble and over `axis_name`, is the loss of the whole batch, in nats a pair: each member
+    divides by the sum of its weights on all devices. So are the metrics: `loss` (mean over members), `accuracy` of the members' mean
+    reward without ties, `pairs` and `counted` (without ties).
+
+    Args of the factory:
+      members: size of the ensemble; above 1 the leaves of `params` have an axis of members in front.
+      max_length: bytes of all messages from here on are zero (static); None: all are read.
+      axis_name: axis of the devices that share the batch; None: one device has it.
+
+    Args of the loss:
+      params: of `network`.
+      messages: uint8 [M, 256], the data set's distinct messages.
+      batch: B pairs; see `PreferenceBatch`.
+
+    Returns of the loss: float32 scalars; `pairs` and `counted` are int32.
     """
 
     def loss(

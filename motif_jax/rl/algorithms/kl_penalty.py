@@ -34,7 +34,20 @@ class Controller:
     horizon: float  # in actions
 
     def adapted(self, coefficient: Array, kl: Array, actions: Array) -> Array:
-        """beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)); `kl` is the mean of the update's actions."""
+        """beta for the next update: beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)).
+
+        Source: Ziegler et al. 2019, section 2.2. Their constant K_beta is actions / horizon in their code; here it is 1 at most.
+
+        Args:
+          coefficient: beta of this update, float32 scalar.
+          kl: divergence from the reference, mean of the update's actions on all devices, float32 scalar, nats an action. In free text
+            an utterance is one action.
+          actions: their number, float32 scalar.
+
+        Returns:
+          float32 scalar; `coefficient` where there is no target.
+        """
+        chex.assert_rank([coefficient, kl, actions], 0)
         if self.target is None:
             return coefficient
         error = jnp.clip(kl / self.target - 1.0, -MAX_RELATIVE_ERROR, MAX_RELATIVE_ERROR)

@@ -44,9 +44,19 @@ class StepLosses(NamedTuple):
 def targets(
     value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, gae_lambda: float
 ) -> Targets:
-    """Advantages, and value targets A + V, over a rollout; see `gae.gae`.
+    """Advantages A (Schulman et al. 2016, equation 16), and value targets A + V, over a rollout.
 
-    With `compat.timeout_as_terminal` the discount is 0 at a timeout too, and there are no `last` rows.
+    Args:
+      value: float32 [T, B], V of the policy that played, in units of the reward.
+      bootstrap_value: float32 [B], V of the state after the last row.
+      reward: float32 [T, B].
+      discount: float32 [T, B], 0 where the episode ends with this row. With `compat.timeout_as_terminal` it is 0 at a timeout too, and
+        there are no `last` rows.
+      last: bool [T, B], rows that only carry the value of an episode's final observation; see `gae.gae`.
+      gae_lambda: lambda in [0, 1].
+
+    Returns:
+      Targets float32 [T, B]; in a `last` row the advantage is 0 and the target V.
     """
     advantage = gae(value, bootstrap_value, reward, discount, last, gae_lambda).advantage
     return Targets(advantage + value, advantage)
