@@ -61,7 +61,8 @@ class Corridor:
         return [self._at > 0, self._at < LENGTH - 1, True, False, False]
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:
-        out["tokens"][...] = [100 + (cell == self._at) for cell in range(LENGTH)]
+        out["tokens"][...] = 100
+        out["tokens"][self._at] = 101
         out["possible"][...] = self._possible()
 
 

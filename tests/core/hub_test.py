@@ -50,8 +50,11 @@ class Hub(BaseHTTPRequestHandler):
             return self._answer({}, 404, X_Error_Code="RepoNotFound")
         name, request, revision, file = match.groups()
         commits = self.repositories[name]
-        number = len(commits) - 1 if revision == "main" else int(revision, 16) if len(revision) == 40 else -1
-        if number < 0:
+        if revision == "main":
+            number = len(commits) - 1
+        elif len(revision) == 40:
+            number = int(revision, 16)
+        else:
             return self._answer({}, 404, X_Error_Code="RevisionNotFound")
         sha = f"{number:040x}"
         files = commits[number]

@@ -25,7 +25,7 @@ def agent(tmp_path_factory):
 
 FEW = {
     "num_pairs": 100, "environment.max_episode_steps": 100, "start_share": 0.2, "lanes": 4, "workers": 1,
-    **{f"mixture.{name}": float(2 * (name == "agents") + (name == "uniform")) for name in (*HABITS, "agents")},
+    **{f"mixture.{name}": 0.0 for name in HABITS}, "mixture.agents": 2.0, "mixture.uniform": 1.0,
 }  # fmt: skip
 
 

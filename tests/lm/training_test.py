@@ -55,7 +55,7 @@ def test_a_step_and_its_metrics_are_numpys(chunk: int | None) -> None:
     log_probs = np.log(np.take_along_axis(probabilities, targets[..., None], -1)[..., 0])
     error = (probabilities - np.eye(3)[targets]) * weights[..., None]
     gradient = np.stack([error[tokens == token].sum(axis=0) for token in range(3)]) / weights.sum()
-    correct = (probabilities.argmax(axis=-1) == targets) * weights
+    correct = np.where(probabilities.argmax(axis=-1) == targets, weights, 0)
     np.testing.assert_allclose(after.params, table - 0.5 * gradient, rtol=1e-4, atol=1e-6)
     assert int(after.step) == 7
     expected = {

@@ -34,7 +34,9 @@ def verdict(items: Items) -> int:
     if len(items) == 1:
         return int(items[0][-1:] in tuple("02468"))
     first, second = map(len, items)
-    return TIE if first == second else FIRST if first > second else SECOND
+    if first == second:
+        return TIE
+    return FIRST if first > second else SECOND
 
 
 class Answers:

@@ -56,15 +56,16 @@ def test_parquet_of_others(tmp_path):
 
 def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(json_lines, "PART_DIALOGUES", 2)
+    rewards = [1e18, 1.0, 2.0, 3.0, 4.0]  # the first is the largest that is allowed
     rows = [
-        {"messages": [{"role": "assistant", "content": "abcde"[n]}], "reward": n + 1e18 * (n == 0), "n": n}
+        {"messages": [{"role": "assistant", "content": "abcde"[n]}], "reward": rewards[n], "n": n}
         for n in range(5)
     ]
     for count, sizes in ((5, [2, 2, 1]), (4, [2, 2])):
         (tmp_path / "d.jsonl").write_text("\n\n".join(map(json.dumps, rows[:count])))
         parts = list(json_lines.read(tmp_path / "d.jsonl"))
         assert [len(part) for part in parts] == sizes
-        wanted = [Dialogue(("abcde"[n],), (float(n or 1e18),), True, {"n": n}) for n in range(count)]
+        wanted = [Dialogue(("abcde"[n],), (rewards[n],), True, {"n": n}) for n in range(count)]
         assert list(Dialogues.joined(parts)) == wanted
 
 

@@ -187,8 +187,7 @@ def loops(
             aim = reward + settings.discount * (1 - batch.terminals[dialogue, k + 1]) * following
             for q in outputs.qs:
                 row = q[dialogue, k].astype(np.float64)
-                error = abs(row[tokens[k]] - aim)
-                sums["q"] += (error**2 / 2 if error <= 1 else error - 0.5) if huber else error**2
+                sums["q"] += q_loss_by_hand(row[tokens[k]] - aim, huber)
                 scaled = row / settings.cql_temperature
                 sums["conservative"] += np.log(np.exp(scaled).sum()) - scaled[tokens[k]]
                 sums["margin"] += sum(max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row)
@@ -211,6 +210,14 @@ def loops(
                 weight = acting.get(position, min(settings.context_weight, settings.most_weight or np.inf))
                 sums["policy"] -= weight * outputs.log_probs[dialogue, position]
     return sums
+
+
+def q_loss_by_hand(error: float, huber: bool) -> float:
+    """The square of an error, or Huber's loss."""
+    size = abs(error)
+    if not huber:
+        return size**2
+    return size**2 / 2 if size <= 1 else size - 0.5
 
 
 def weight_by_hand(advantage: float, settings: ImplicitQSettings) -> float:

@@ -171,8 +171,10 @@ def test_a_mark_stands_before_each_text_after_a_whole_token(tmp_path: Path, text
     backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "llama"))
     expected = []
     for part in re.split(r"(\[turn\]|<bos>|<eos>)", text):
-        is_whole = part.startswith(("[", "<"))
-        expected += [part] if is_whole else merged("▁" + part.replace(" ", "▁")) if part else []
+        if part.startswith(("[", "<")):
+            expected.append(part)
+        elif part:
+            expected += merged("▁" + part.replace(" ", "▁"))
 
     assert backend.encode(text, add_special_tokens=False).tokens == expected
 
