@@ -17,11 +17,11 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import text_readers
 from motif_jax.rl.algorithms import total_reward
 
-SAID = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
+MESSAGES = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
 
 
 class Talking(gymnasium.Env):
-    """Says `SAID` one after the other and pays 1, 2, 3, ...; ends at the last."""
+    """Says `MESSAGES` one after the other and pays 1, 2, 3, ...; ends at the last."""
 
     observation_space = gymnasium.spaces.Dict({"message": gymnasium.spaces.Box(0, 255, (256,), np.uint8)})
     action_space = gymnasium.spaces.Discrete(2)
@@ -30,7 +30,7 @@ class Talking(gymnasium.Env):
         self._start = start
 
     def _observation(self) -> dict[str, np.ndarray]:
-        return {"message": np.frombuffer(SAID[self.position].encode().ljust(256, b"\0"), np.uint8)}
+        return {"message": np.frombuffer(MESSAGES[self.position].encode().ljust(256, b"\0"), np.uint8)}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict]:
         super().reset(seed=seed)
@@ -39,7 +39,7 @@ class Talking(gymnasium.Env):
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         self.position += 1
-        return self._observation(), float(100 * self.position), self.position == len(SAID) - 1, False, {}
+        return self._observation(), float(100 * self.position), self.position == len(MESSAGES) - 1, False, {}
 
 
 def worth(texts: Any) -> np.ndarray:
@@ -50,7 +50,7 @@ TERMS = wrappers.Terms(
     count_exponent=2.0, intrinsic_coefficient=0.5, extrinsic_coefficient=2.0, extrinsic_clip=25.0
 )
 COUNTED = np.array([19, 12, 12 / 4, 0])
-LAST = len(SAID[-1])
+LAST = len(MESSAGES[-1])
 TASK = np.array([10, 20, 25, 25])
 
 
@@ -165,7 +165,7 @@ class TalkingWithFields(Talking):
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         observation, reward, terminated, truncated, _ = super().step(action)
-        return observation, reward, terminated, truncated, {"said": {"text": SAID[self.position]}}
+        return observation, reward, terminated, truncated, {"said": {"text": MESSAGES[self.position]}}
 
 
 class TalkingInStrings(Talking):
@@ -174,7 +174,7 @@ class TalkingInStrings(Talking):
     observation_space = gymnasium.spaces.Dict({"message": gymnasium.spaces.Text(256, min_length=0)})
 
     def _observation(self) -> Any:
-        return {"message": SAID[self.position]}
+        return {"message": MESSAGES[self.position]}
 
 
 @pytest.mark.parametrize("text", ["message", "obs:message", lambda observation: f"{observation['message']}!"])

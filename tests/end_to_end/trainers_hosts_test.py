@@ -75,12 +75,12 @@ def test_two_hosts_learn_what_one_with_as_many_devices_learns(tmp_path: Path) ->
     train(tmp_path / "together", 2, 1, *TEXT_AGENT)
 
     alone = list(read_metrics(tmp_path / "alone"))
-    together = list(read_metrics(tmp_path / "together"))
+    joint = list(read_metrics(tmp_path / "together"))
     assert len(alone) >= 3
-    assert [row["step"] for row in together] == [row["step"] for row in alone]
-    for row_alone, row_together in zip(alone, together, strict=True):
+    assert [row["step"] for row in joint] == [row["step"] for row in alone]
+    for row_alone, row_joint in zip(alone, joint, strict=True):
         expected = learned_numbers(row_alone)
-        assert {name: row_together[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+        assert {name: row_joint[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.fixture(scope="module")

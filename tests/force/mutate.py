@@ -277,20 +277,20 @@ def by_all(root: Path, faults: list[Change]) -> Iterator[tuple[Change, str]]:
         waiting = faults
         faults = []
         while waiting:
-            together = list({fault.file: fault for fault in waiting}.values())
-            with made(root, together):
+            joint = list({fault.file: fault for fault in waiting}.values())
+            with made(root, joint):
                 failed = failing(root, ["tests"], flags)
             # What fails without a fault, too, says nothing.
             always = failing(root, failed, flags) if failed else []
             failed = [test for test in failed if test not in always]
             caught = []
-            for fault in together if failed else ():
+            for fault in joint if failed else ():
                 with made(root, [fault]):
                     if failing(root, failed, ["-x", *flags]):
                         caught.append(fault)
                         yield fault, name
-            faults += [] if caught else together
-            waiting = [fault for fault in waiting if fault not in (caught or together)]
+            faults += [] if caught else joint
+            waiting = [fault for fault in waiting if fault not in (caught or joint)]
     yield from ((fault, "survived") for fault in faults)
 
 

@@ -63,7 +63,7 @@ def params(*patterns: str) -> Compared:
     return Compared(f"parameters, {more.words}" if patterns else "parameters", outcome)
 
 
-def together(*compared: Compared) -> Compared:
+def combined(*compared: Compared) -> Compared:
     """All of them."""
     return Compared(
         ", ".join(part.words for part in compared),

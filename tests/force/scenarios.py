@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests import stage_inputs
 from tests.force.outcomes import (
     Compared,
+    combined,
     counters,
     episodes,
     files,
@@ -19,7 +20,6 @@ from tests.force.outcomes import (
     page,
     params,
     rows,
-    together,
 )  # fmt: skip
 from tests.force.scenario_inputs import ONE, RECALL, Inputs
 
@@ -50,7 +50,7 @@ class Scenario(NamedTuple):
 _LEVEL = f"environment.name={stage_inputs.LEVEL}"
 _SAVING = "save_every_seconds=0.2"
 _SERIAL = f"{RECALL} serial=True {_SAVING}"
-_EPISODES = together(params(), rows("episodes.jsonl"))
+_EPISODES = combined(params(), rows("episodes.jsonl"))
 _TRAINED = params("agent/**/*.safetensors")
 SCENARIOS: dict[str, Scenario] = {
     "collect": Scenario(
@@ -102,7 +102,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "train_language_agent": Scenario(
         "train_language_agent.py:smoke", f"network.model={{at.model}} network.prompt_tokens=160 devices.learner=0 {_SAVING}",
-        together(params("distrib.csv"), rows("episodes.jsonl")),
+        combined(params("distrib.csv"), rows("episodes.jsonl")),
     ),
     "test_language_agent": Scenario(
         "test_language_agent.py:smoke", f"{_LEVEL} policy=bot tests=distractors_4 episodes=20 workers=2", episodes()

@@ -217,5 +217,5 @@ def test_gradients_are_those_of_all_queries_at_once() -> None:
     numbers = [segment[:2] for segment in segments]
     in_blocks = jax.grad(loss, (0, 1))(query, numbers, True)
     at_once = jax.grad(loss, (0, 1))(query, numbers, False)
-    for blocked, together in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(at_once), strict=True):
-        np.testing.assert_allclose(blocked, together, atol=2e-5)
+    for blocked, joint in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(at_once), strict=True):
+        np.testing.assert_allclose(blocked, joint, atol=2e-5)

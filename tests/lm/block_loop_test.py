@@ -200,14 +200,14 @@ def test_additions_to_stacked_blocks_are_refused_where_blocks_run_apart(loaded: 
         dataclasses.replace(model, loop=False).prefill(params, TOKENS, VALID)
 
 
-@pytest.mark.parametrize("together", [False, extra(True)])
-def test_trunks_give_the_same(loaded: Callable[[str], Any], together: bool) -> None:
+@pytest.mark.parametrize("joint", [False, extra(True)])
+def test_trunks_give_the_same(loaded: Callable[[str], Any], joint: bool) -> None:
     model, params = loaded("gpt2")
     trees = [jax.tree.map(lambda leaf, by=scale: leaf * by, params) for scale in (1.0, 1.2, 0.8)]
     embeddings = jax.random.normal(jax.random.key(0), (3, 3, 2, 2, model.config.width))
 
     def states(model: LanguageModel) -> Any:
-        stacked = StackedModels(model, together)
+        stacked = StackedModels(model, joint)
         return jax.jit(functools.partial(stacked_trunks_test.run, stacked))(embeddings, trees)
 
     looped, expected = (states(form) for form in both(model))

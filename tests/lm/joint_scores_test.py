@@ -155,9 +155,9 @@ def test_a_score_by_length_counts_the_candidates_tokens_alone() -> None:
 def test_a_score_does_not_depend_on_the_other_candidates() -> None:
     model = model_of("llama")
 
-    together, alone = model.score(["cab:", "cab:"], [CANDIDATES, CANDIDATES[4:5]])
+    joint, alone = model.score(["cab:", "cab:"], [CANDIDATES, CANDIDATES[4:5]])
 
-    np.testing.assert_allclose(together[4], alone[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(joint[4], alone[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -201,9 +201,9 @@ def test_each_prompt_needs_room_for_its_own_candidates() -> None:
     prompts = [long, "c"]
     candidates = [[" a", " b"], [f" {short}", " b"]]
 
-    together = model.score(prompts, candidates)
+    joint = model.score(prompts, candidates)
 
-    for prompt, texts, scores in zip(prompts, candidates, together, strict=True):
+    for prompt, texts, scores in zip(prompts, candidates, joint, strict=True):
         np.testing.assert_allclose(scores, model.score([prompt], [texts])[0], rtol=1e-5, atol=1e-5)
     with pytest.raises(UserError, match="do not fit a model"):
         model.score([long], [[f" {short}", " b"]])

@@ -44,7 +44,7 @@ def alone(model: LanguageModel, params, row: list[int]) -> list[float]:
     return [float(jnp.log(jnp.exp(log_probs[jnp.asarray(group)]).sum())) for group in GROUPS]
 
 
-def together(scorer: NextToken, rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def joint_log_probs(scorer: NextToken, rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities [rows, groups] and computed tokens [rows]."""
     log_probs = np.full((len(rows), len(GROUPS)), np.nan)
     computed = np.zeros(len(rows))
@@ -60,7 +60,7 @@ def together(scorer: NextToken, rows: list[list[int]]) -> tuple[np.ndarray, np.n
 def test_prompts_together_are_as_each_alone(model, batch: int, loop: bool) -> None:
     network, params = model
     scorer = NextToken(dataclasses.replace(network, loop=loop), params, GROUPS, SHARED, batch)
-    log_probs, computed = together(scorer, ROWS)
+    log_probs, computed = joint_log_probs(scorer, ROWS)
     np.testing.assert_allclose(log_probs, [alone(*model, row) for row in ROWS], atol=2e-5)
     # Of the tokens after SHARED those that no prompt before it has; rows 2, 3 and 8 do not begin with SHARED. The packs of a batch of one
     # have room for two prompts, and the longest of the three that begin with 3, 9 has a pack of its own.
@@ -75,14 +75,14 @@ def test_packs_that_run_together_do_not_see_each_other(model) -> None:
     (part,) = next_token.batches([row[len(SHARED) :] for row in rows], batch=32)
     # Three packs in a program of four.
     assert 1 < len(part.packs) < part.size
-    log_probs, _ = together(NextToken(*model, GROUPS, SHARED), rows)
+    log_probs, _ = joint_log_probs(NextToken(*model, GROUPS, SHARED), rows)
     some = [0, 7, 19, 35]
     np.testing.assert_allclose(log_probs[some], [alone(*model, rows[index]) for index in some], atol=2e-5)
 
 
 @pytest.mark.slow
 def test_nothing_needs_to_be_shared(model) -> None:
-    log_probs, _ = together(NextToken(*model, GROUPS), ROWS[:1])
+    log_probs, _ = joint_log_probs(NextToken(*model, GROUPS), ROWS[:1])
     np.testing.assert_allclose(log_probs[0], alone(*model, ROWS[0]), atol=2e-5)
 
 

@@ -55,9 +55,9 @@ def test_scores_are_the_same_alone_and_in_a_mixed_batch(
     model: Callable[[str, str], language.TextModel], family: str, architecture: str
 ) -> None:
     family_model = model(family, architecture)
-    together = family_model.score(PROMPTS, ACTIONS)
+    joint = family_model.score(PROMPTS, ACTIONS)
     alone = [family_model.score([prompt], names)[0] for prompt, names in zip(PROMPTS, ACTIONS, strict=True)]
-    for one, other in zip(together, alone, strict=True):
+    for one, other in zip(joint, alone, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 

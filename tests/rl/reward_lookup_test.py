@@ -117,13 +117,13 @@ def test_columns_of_a_batch_are_summed_as_each_alone() -> None:
     last[1:] = ended
     last[0, 2] = True
     episode = np.zeros((40, 6), int)
-    together = ReturnSums(0.5)
+    joint = ReturnSums(0.5)
     alone = ReturnSums(0.5)
     for _ in range(2):
         batch = column([0] * 40, [0] * 40, [0] * 41)._replace(
             intrinsic_reward=rewards, terminated=ended, truncated=np.zeros_like(ended), last=last
         )
-        returns = together.add(batch, None, np.arange(6), episode)
+        returns = joint.add(batch, None, np.arange(6), episode)
         of_columns = []
         for env in range(6):
             only = slice(env, env + 1)
@@ -135,6 +135,6 @@ def test_columns_of_a_batch_are_summed_as_each_alone() -> None:
             )
             of_columns += alone.add(one, None, np.array([env]), episode[:, only])
         assert returns == of_columns
-    assert together.state() == alone.state()
+    assert joint.state() == alone.state()
     by_hand = np.float64(rewards[1:, 2].astype(np.float64).sum())
-    assert together.state()[1] == [2, 0, by_hand + by_hand]
+    assert joint.state()[1] == [2, 0, by_hand + by_hand]

@@ -158,7 +158,7 @@ def test_jax_leaves_the_request_to_stop_to_the_run(recorded_calls: Mock) -> None
 
 
 @pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts], Any]], list[Any]]:
+def on_hosts(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts], Any]], list[Any]]:
     """Gives what a function says on each of so many hosts, which are threads; of a UserError its text."""
 
     def run(count: int, work: Callable[[Hosts], Any]) -> list[Any]:
@@ -212,65 +212,65 @@ def words() -> list[Any]:
     return ["a", {"b": [1, None]}, random.Random(0).randbytes(400).hex()]
 
 
-def test_all_hosts_gather_the_values_of_all(together: Any, words: list[Any]) -> None:
-    assert together(3, lambda host: host.gather(words[host.index])) == [words] * 3
+def test_all_hosts_gather_the_values_of_all(on_hosts: Any, words: list[Any]) -> None:
+    assert on_hosts(3, lambda host: host.gather(words[host.index])) == [words] * 3
 
 
-def test_all_hosts_sum_number_by_number(together: Any) -> None:
-    assert together(3, lambda host: host.sum([host.index, 4, -1])) == [[3, 12, -3]] * 3
+def test_all_hosts_sum_number_by_number(on_hosts: Any) -> None:
+    assert on_hosts(3, lambda host: host.sum([host.index, 4, -1])) == [[3, 12, -3]] * 3
 
 
 @pytest.mark.parametrize(
     ("first", "other", "expected"), [(False, True, True), (True, True, True), (False, False, False)]
 )
 def test_what_is_true_on_any_host_is_true_on_all(
-    together: Any, first: bool, other: bool, expected: bool
+    on_hosts: Any, first: bool, other: bool, expected: bool
 ) -> None:
-    assert together(2, lambda host: host.any(other if host.index else first)) == [expected] * 2
+    assert on_hosts(2, lambda host: host.any(other if host.index else first)) == [expected] * 2
 
 
-def test_the_first_host_works_for_all(together: Any) -> None:
+def test_the_first_host_works_for_all(on_hosts: Any) -> None:
     work = Mock(return_value=[7])
 
-    assert together(2, lambda host: host.on_first(work)) == [[7], [7]]
+    assert on_hosts(2, lambda host: host.on_first(work)) == [[7], [7]]
 
     work.assert_called_once_with()
 
 
-def test_the_first_host_speaks_for_all(together: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    together(2, lambda host: host.say(f"host {host.index}"))
+def test_the_first_host_speaks_for_all(on_hosts: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    on_hosts(2, lambda host: host.say(f"host {host.index}"))
 
     assert capsys.readouterr().out == "host 0\n"
 
 
-def test_hosts_lock_a_folder_together(together: Any, tmp_path: Path) -> None:
+def test_hosts_lock_a_folder_together(on_hosts: Any, tmp_path: Path) -> None:
     def locked_from_inside(host: Hosts) -> None:
         with host.locked(tmp_path):
             with pytest.raises(UserError):
                 FolderLock(tmp_path).__enter__()
             host.sum([0])
 
-    assert together(2, locked_from_inside) == [None, None]
+    assert on_hosts(2, locked_from_inside) == [None, None]
 
 
-def test_a_folder_held_by_another_run_is_refused_everywhere(together: Any, tmp_path: Path) -> None:
+def test_a_folder_held_by_another_run_is_refused_everywhere(on_hosts: Any, tmp_path: Path) -> None:
     with FolderLock(tmp_path):
         with pytest.raises(UserError) as caught:
             FolderLock(tmp_path).__enter__()
 
-        lines = together(2, lambda host: host.locked(tmp_path).__enter__())
+        lines = on_hosts(2, lambda host: host.locked(tmp_path).__enter__())
 
     assert lines == [str(caught.value)] * 2
 
 
-def test_hosts_that_see_different_values_say_so(together: Any) -> None:
-    lines = together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
+def test_hosts_that_see_different_values_say_so(on_hosts: Any) -> None:
+    lines = on_hosts(3, lambda host: host.require_equal(min(host.index, 1), "w"))
 
     assert lines == ["w: host 0 sees 0, host 1 sees 1"] * 3
 
 
-def test_hosts_that_see_equal_values_go_on(together: Any) -> None:
-    assert together(3, lambda host: host.require_equal([1], "w")) == [None] * 3
+def test_hosts_that_see_equal_values_go_on(on_hosts: Any) -> None:
+    assert on_hosts(3, lambda host: host.require_equal([1], "w")) == [None] * 3
 
 
 def require_alike(host: Hosts) -> None:
@@ -278,23 +278,23 @@ def require_alike(host: Hosts) -> None:
     host.require_alike(recall_config(hosts__index=host.index, seed=3 + host.index // 2, **SEVERAL))
 
 
-def test_configs_may_differ_in_the_index_of_the_host(together: Any) -> None:
-    assert together(2, require_alike) == [None] * 2
+def test_configs_may_differ_in_the_index_of_the_host(on_hosts: Any) -> None:
+    assert on_hosts(2, require_alike) == [None] * 2
 
 
-def test_configs_that_differ_are_named_on_all_hosts(together: Any) -> None:
+def test_configs_that_differ_are_named_on_all_hosts(on_hosts: Any) -> None:
     line = "the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"
 
-    assert together(3, require_alike) == [line] * 3
+    assert on_hosts(3, require_alike) == [line] * 3
 
 
 def test_hosts_with_different_numbers_of_devices_say_so(
-    together: Any, monkeypatch: pytest.MonkeyPatch
+    on_hosts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = iter([2, 3])
     monkeypatch.setattr(hosts.jax, "local_device_count", lambda: next(counts))
 
-    line = together(2, require_alike)[0]
+    line = on_hosts(2, require_alike)[0]
 
     # Which host asks first is not decided.
     assert line in {
@@ -317,11 +317,11 @@ def test_the_wait_for_a_missing_file_has_a_limit(tmp_path: Path) -> None:
     assert not hosts.appears(tmp_path / "none", 0.0)
 
 
-def test_hosts_of_different_folders_say_so(together: Any, tmp_path: Path) -> None:
+def test_hosts_of_different_folders_say_so(on_hosts: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     folders = [tmp_path / "run", tmp_path / "run", other, tmp_path / "none"]
-    answers = together(len(folders), lambda host: host.require_shared(folders[host.index], seconds=0.5))
+    answers = on_hosts(len(folders), lambda host: host.require_shared(folders[host.index], seconds=0.5))
     node = socket.gethostname()
     assert set(answers) == {
         f"--workdir must lie on a file system that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none "
@@ -330,5 +330,5 @@ def test_hosts_of_different_folders_say_so(together: Any, tmp_path: Path) -> Non
     assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
 
 
-def test_hosts_of_one_folder_go_on(together: Any, tmp_path: Path) -> None:
-    assert together(2, lambda host: host.require_shared(tmp_path)) == [None] * 2
+def test_hosts_of_one_folder_go_on(on_hosts: Any, tmp_path: Path) -> None:
+    assert on_hosts(2, lambda host: host.require_shared(tmp_path)) == [None] * 2

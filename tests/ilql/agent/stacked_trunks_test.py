@@ -38,8 +38,8 @@ def test_stacked_trunks_give_what_they_give_one_after_the_other(loaded: Any) -> 
     trees = [jax.tree.map(lambda x, s=scale: x * s, params) for scale in (1.0, 1.2, 0.8)]  # type: ignore[misc]
     embeddings = jax.random.normal(jax.random.key(0), (3, 3, 2, 2, model.config.width))
     stacked, apart = (
-        jax.jit(functools.partial(run, StackedModels(model, together)))(embeddings, trees)
-        for together in (True, False)
+        jax.jit(functools.partial(run, StackedModels(model, joint)))(embeddings, trees)
+        for joint in (True, False)
     )
     for leaf, expected in zip(jax.tree.leaves(stacked[1:]), jax.tree.leaves(apart[1:]), strict=True):
         np.testing.assert_allclose(leaf, expected, atol=1e-5 * float(jnp.abs(expected).max()), rtol=0)

@@ -47,12 +47,12 @@ def assert_equal(entries: Sequence[CachedCandidates], others: Sequence[CachedCan
 
 @pytest.mark.slow
 def test_candidates_depend_on_their_text_alone(make_proposer: Callable[[str], Proposer]) -> None:
-    together = make_proposer("together").of(BEGINNINGS)
+    joint = make_proposer("together").of(BEGINNINGS)
 
     proposer = make_proposer("alone")
     alone = [proposer.of([text])[0] for text in reversed(BEGINNINGS)]
 
-    assert_equal(together, alone[::-1])
+    assert_equal(joint, alone[::-1])
 
 
 @pytest.mark.slow

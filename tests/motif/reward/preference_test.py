@@ -105,10 +105,10 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):
-        together = member_of(trained, member)
+        joint = member_of(trained, member)
         alone = member_of(both, member)
         expected, _ = train(alone, batch._replace(weights=batch.weights[member : member + 1]))
-        trees = (together.params, expected.params, alone.params)
+        trees = (joint.params, expected.params, alone.params)
         for a, b, start in zip(*map(jax.tree.leaves, trees), strict=True):
             assert np.linalg.norm(a - b) <= 1e-3 * np.linalg.norm(b - start) + NOISE
 
