@@ -37,14 +37,32 @@ def test_tokens_go_to_text_and_back(worded: Path) -> None:
     rows = tokenizer.encode(TEXT)
     assert [tokenizer.decode(row) for row in rows] == TEXT
     assert "".join(tokenizer.pieces(rows[0])) == TEXT[0]
+    assert tokenizer.decode([1, *rows[0], 2]) == TEXT[0], "special tokens are left out"
+
+
+def test_a_token_is_found_by_its_name(worded: Path) -> None:
+    tokenizer = Tokenizer.read(worded)
+    assert (tokenizer.find("</s>"), tokenizer.token("</s>"), tokenizer.find("none")) == (2, 2, None)
+
+
+def test_a_tokenizer_fits_a_model_of_its_size(worded: Path) -> None:
+    assert Tokenizer.read(worded, 60).size == 60
+
+
+def test_candidate_rows_are_the_tokens_of_the_texts(worded: Path) -> None:
+    tokenizer = Tokenizer.read(worded)
+    assert candidate_rows(tokenizer, TEXT) == tokenizer.encode(TEXT)
+
+
+def test_rows_are_padded_to_the_longest() -> None:
     tokens, valid = padded([[1, 2], [3], []], pad=7)
     assert (tokens.tolist(), tokens.dtype) == ([[1, 2], [3, 7], [7, 7]], np.int32)
     assert valid.tolist() == [[True, True], [True, False], [False, False]]
-    assert padded([[1], [2, 3]], 4).tokens.tolist() == [[1, 0, 0, 0], [2, 3, 0, 0]]
     assert padded([]).tokens.shape == (0, 0)
-    assert (tokenizer.find("</s>"), tokenizer.token("</s>"), tokenizer.find("none")) == (2, 2, None)
-    assert tokenizer.decode([1, *rows[0], 2]) == TEXT[0]
-    assert (Tokenizer.read(worded, 60).size, candidate_rows(tokenizer, TEXT)) == (60, rows)
+
+
+def test_rows_are_padded_to_a_given_length() -> None:
+    assert padded([[1], [2, 3]], 4).tokens.tolist() == [[1, 0, 0, 0], [2, 3, 0, 0]]
 
 
 def test_buckets_are_few_and_long_enough() -> None:

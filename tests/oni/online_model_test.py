@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 from tests.rl.runs import train
 
+pytestmark = pytest.mark.extra
+
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]
 TRAINING = {"batch_size": 8, "learning_rate": 1e-2}
 SEVERAL = {**TRAINING, "members": 2, "deviations": 0.5}
@@ -32,73 +36,142 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
-    """Of each checkpoint a file pays what the run folder pays, in Python and as the reward of another training."""
-    for step in (None, first):
-        workdir = run.parent / f"{run.name}-file-{step}"
-        run_stage("export_reward", workdir, "", **{"reward.dir": str(run), "reward.step": step})
-        file = workdir / exports.REWARD
-        assert "learned while the agent played" in (workdir / exports.CARD).read_text()
-        from_run = rewards.load(run, step)
-        from_file = rewards.load(file)
+SPEC = registry.spec("Recall-v0")
+
+
+class PayingRun(NamedTuple):
+    """A finished run that learned its reward."""
+
+    folder: Path
+    paid: np.ndarray  # float32 [texts], what it paid for TEXTS in the end
+    first: int  # step of its first checkpoint
+
+
+@pytest.fixture(scope="module", params=["ranking", "retrieval", "classification"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PayingRun]:
+    config = oni_config(request.param, save_every_steps=200).unlock()
+    config.reward.update(KINDS[request.param])
+    folder = tmp_path_factory.mktemp("oni") / "run"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        oni_runs.answer(monkeypatch)
+        training = train(folder, config.lock())
+        assert training.system is not None
+        assert training.system.reward is not None
+        paid = training.system.reward.lookup(as_rows(TEXTS)[0]).values
+        steps = [int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdigit()]
+        yield PayingRun(folder, paid, min(steps))
+
+
+Files = dict[int | None, Path]
+
+
+@pytest.fixture(scope="module")
+def files(run: PayingRun, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """The files of the rewards of the newest checkpoint (None) and of the first, by their steps."""
+    paths: Files = {}
+    for step in (None, run.first):
+        workdir = tmp_path_factory.mktemp("file")
+        run_stage("export_reward", workdir, "", **{"reward.dir": str(run.folder), "reward.step": step})
+        paths[step] = workdir / exports.REWARD
+    return paths
+
+
+def total_steps(model: Any) -> int:
+    return sum(model.step_counts.values())
+
+
+def test_a_later_training_pays_what_the_run_paid(run: PayingRun) -> None:
+    later = rewards.load_intrinsic(AgentReward(dir=str(run.folder)), SPEC)
+    assert later is not None
+    later.start()
+
+    values = later.lookup(as_rows(TEXTS)[0]).values
+
+    np.testing.assert_array_equal(values, run.paid)
+    assert run.paid.any()
+
+
+def test_the_reward_in_python_is_what_the_run_paid(run: PayingRun) -> None:
+    loaded = rewards.load(run.folder)
+
+    assert np.isfinite(loaded(TEXTS)).all()
+    np.testing.assert_array_equal(loaded.intrinsic(TEXTS), run.paid)
+
+
+def test_an_early_checkpoint_has_fewer_steps(run: PayingRun) -> None:
+    early = rewards.load(run.folder, run.first).trained
+
+    assert early.step == run.first
+    assert total_steps(early) < total_steps(rewards.load(run.folder).trained)
+
+
+def test_a_missing_checkpoint_is_refused_with_those_there_are(run: PayingRun) -> None:
+    with pytest.raises(UserError, match=f"has no checkpoint 7: it has {run.first} to"):
+        rewards.load(run.folder, 7)
+
+
+def test_a_file_pays_what_its_run_pays(run: PayingRun, files: Files) -> None:
+    for step, path in files.items():
+        from_run = rewards.load(run.folder, step)
+        from_file = rewards.load(path)
+
         assert from_file.trained.step == from_run.trained.step
         np.testing.assert_array_equal(from_file.raw(TEXTS), from_run.raw(TEXTS))
         for quantile in (0.5, None):
-            np.testing.assert_array_equal(
-                from_file.intrinsic(TEXTS, quantile), from_run.intrinsic(TEXTS, quantile)
-            )
-        other = rewards.load_intrinsic(AgentReward(dir=str(file)), spec)
+            expected = from_run.intrinsic(TEXTS, quantile)
+            np.testing.assert_array_equal(from_file.intrinsic(TEXTS, quantile), expected)
+
+
+def test_the_card_of_a_file_says_that_the_agent_played(files: Files) -> None:
+    for path in files.values():
+        assert "learned while the agent played" in path.with_name(exports.CARD).read_text()
+
+
+def test_a_training_with_a_file_pays_what_its_run_pays(run: PayingRun, files: Files) -> None:
+    for step, path in files.items():
+        from_run = rewards.load(run.folder, step)
+
+        other = rewards.load_intrinsic(AgentReward(dir=str(path)), SPEC)
+
         assert other is not None
-        assert other.description.startswith(f"{file}, checkpoint {from_run.trained.step}, ")
+        assert other.description.startswith(f"{path}, checkpoint {from_run.trained.step}, ")
         assert "quantile" not in other.description
         other.start()
         np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, from_run.intrinsic(TEXTS))
+
+
+def test_a_file_of_a_run_is_not_imported(files: Files, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
-        run_stage("import_reward", workdir / "imported", "", file=str(file))
-    file.write_bytes(file.read_bytes().replace(b"taken", b"token"))
+        run_stage("import_reward", tmp_path, "", file=str(files[None]))
+
+
+def test_a_damaged_file_of_a_run_is_refused(files: Files, tmp_path: Path) -> None:
+    damaged = tmp_path / exports.REWARD
+    damaged.write_bytes(files[None].read_bytes().replace(b"taken", b"token"))
+
     with pytest.raises(UserError, match="is damaged"):
-        rewards.load(file)
+        rewards.load(damaged)
 
 
-@pytest.mark.extra
-@pytest.mark.parametrize("kind", ["ranking", "retrieval", "classification"])
-def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    oni_runs.answer(monkeypatch)
-    config = oni_config(kind, save_every_steps=200).unlock()
-    config.reward.update(KINDS[kind])
-    run = train(tmp_path, config.lock())
-    assert run.system is not None
-    assert run.system.reward is not None
-    spec = registry.spec("Recall-v0")
-    rows = as_rows(TEXTS)[0]
-    later = rewards.load_intrinsic(AgentReward(dir=str(tmp_path)), spec)
-    assert later is not None
-    later.start()
-    paid = later.lookup(rows).values
-    np.testing.assert_array_equal(paid, run.system.reward.lookup(rows).values)
-    assert paid.any()
-    loaded = rewards.load(tmp_path)
-    assert np.isfinite(loaded(TEXTS)).all()
-    np.testing.assert_array_equal(loaded.intrinsic(TEXTS), paid)
-    first = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit())[0]
-    early = rewards.load(tmp_path, first).trained
-    assert early.step == first
-    assert sum(early.step_counts.values()) < sum(loaded.trained.step_counts.values())  # type: ignore[attr-defined]
-    with pytest.raises(UserError, match=f"has no checkpoint 7: it has {first} to"):
-        rewards.load(tmp_path, 7)
-    goes_through_a_file(tmp_path, first, spec)
-    # Without a dataset it is explained by the messages that the run has met.
-    page = tmp_path.parent / f"{tmp_path.name}-explained"
-    run_stage("explain_reward", page, "", **{"reward.dir": str(tmp_path), "text": "the cue is 2"})
-    summary = json.loads((page / "summary.json").read_text())
+def test_a_run_is_explained_by_the_messages_it_has_met(run: PayingRun, tmp_path: Path) -> None:
+    """Without a dataset."""
+    run_stage("explain_reward", tmp_path, "", **{"reward.dir": str(run.folder), "text": "the cue is 2"})
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["messages"] == len(TEXTS) - 1
-    assert summary["steps"] == sum(loaded.trained.step_counts.values()) > 0  # type: ignore[attr-defined]
-    assert summary["rewards"][0]["paying_messages"] == np.count_nonzero(paid[:-1])
-    newest = loaded.trained.step
-    # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
-    for checkpoint, rated_at in ((str(first), first), ("latest", newest), ("0", newest)):
-        asked = evaluation_setup.of_folder(tmp_path, checkpoint)
-        for policy in ("agent", "random"):
-            again = evaluation_setup.open_setup(dataclasses.replace(asked, policy=policy))
-            assert again.reward is not None
-            assert (again.reward.section.step, again.live_rater() is None) == (rated_at, False)
+    assert summary["steps"] == total_steps(rewards.load(run.folder).trained) > 0
+    assert summary["rewards"][0]["paying_messages"] == np.count_nonzero(run.paid[:-1])
+
+
+def test_whoever_plays_is_rated_as_at_the_agents_checkpoint(run: PayingRun) -> None:
+    """Before the first update there was no reward yet, and the newest one counts."""
+    newest = rewards.load(run.folder).trained.step
+    steps = {str(run.first): run.first, "latest": newest, "0": newest}
+    for policy, (checkpoint, step) in itertools.product(("agent", "random"), steps.items()):
+        played = evaluation_setup.of_folder(run.folder, checkpoint)
+
+        setup = evaluation_setup.open_setup(dataclasses.replace(played, policy=policy))
+
+        assert setup.reward is not None
+        assert setup.reward.section.step == step
+        assert setup.live_rater() is not None

@@ -124,28 +124,87 @@ def test_on_policy_groups_continue_after_the_next_batch() -> None:
     assert parts.calls[4:] == ["finished", NOBODY_WAITS, NOBODY_WAITS]
 
 
-def test_threads_make_batches_ahead_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+System = tuple[Parts, BatchStream]
+
+
+@pytest.fixture
+def threaded(monkeypatch: pytest.MonkeyPatch) -> System:
+    """A system with room for two batches ahead of the learner, and seven finished slots; its stream."""
     monkeypatch.setattr(batch_stream, "WAIT_SECONDS", 0.01)
     system = Parts([], max_waiting_batches=2)
-    stream = BatchStream(system)  # type: ignore[arg-type]
     for slot in range(7):
         system.finished.put(slot)
-    assert stream.get() is None
-    assert system.calls == ["finished"]
-    for number, waiting in enumerate([0, 0, 1, 1, 1, 2, 2, 2, 2]):
+    return system, BatchStream(system)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def ahead(threaded: System) -> System:
+    """The system and its stream after the threads have filled the room: one slot is left."""
+    _, stream = threaded
+    for _ in range(9):
         stream.assemble()
-        assert stream.waiting() == waiting, number
-    # There is no room for a third.
+    return threaded
+
+
+def test_a_learner_without_a_batch_finishes_its_update(threaded: System) -> None:
+    system, stream = threaded
+
+    assert stream.get() is None
+
+    assert system.calls == ["finished"]
+
+
+def test_two_slots_make_a_batch_that_is_then_put(threaded: System) -> None:
+    _, stream = threaded
+    waiting = []
+    for _ in range(9):
+        stream.assemble()
+        waiting.append(stream.waiting())
+
+    assert waiting == [0, 0, 1, 1, 1, 2, 2, 2, 2]
+
+
+def test_threads_make_no_more_batches_than_there_is_room(ahead: System) -> None:
+    system, _ = ahead
+
     assert system.batches == 2
     assert system.finished.qsize() == 1
+
+
+def test_the_learner_gets_the_oldest_batch_without_waiting(ahead: System) -> None:
+    system, stream = ahead
+
     first = stream.get()
+
     assert first is not None
     assert first.num_steps == 1
-    assert system.calls == ["finished"]
+    assert system.calls == []
     np.testing.assert_array_equal(first.trajectories.action, [[[1]]])
+
+
+def test_a_batch_that_was_taken_makes_room_for_another(ahead: System) -> None:
+    _, stream = ahead
+
+    stream.get()
     stream.assemble()
+
     assert stream.waiting() == 2
+
+
+def test_the_rest_of_a_stream_is_its_batches_returns(ahead: System) -> None:
+    _, stream = ahead
+    stream.get()
+    stream.assemble()
+
     assert stream.rest() == [IntrinsicReturn(0, 2, 0.5), IntrinsicReturn(0, 3, 0.5)]
     assert stream.waiting() == 0
+
+
+def test_meters_count_the_waits_of_learner_and_threads(ahead: System) -> None:
+    system, stream = ahead
+
+    stream.get()
+    stream.assemble()
+
     _, counts, _, _ = system.meters.read()
-    assert counts == {"learner/wait": 2, "batcher/wait": 6, "batcher/blocked": 4, "batcher/put": 3}
+    assert counts == {"learner/wait": 1, "batcher/wait": 6, "batcher/blocked": 4, "batcher/put": 3}

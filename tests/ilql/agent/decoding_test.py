@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -76,51 +76,119 @@ def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
     np.testing.assert_allclose(alone, [oracle(row, None, None, how) for row in z], rtol=2e-5)
 
 
-def test_facts_and_scores_of_candidates() -> None:
+RERANK = Decoding(
+    "rerank", width=2, batches=3, advantage_weight=2.0, rerank_advantage_weight=0.5,
+    rerank_log_prob_weight=0.3, log_prob_weight=0.2,
+)  # fmt: skip
+
+
+class Candidates(NamedTuple):
+    """Three candidates of four tokens: what a network says of each token, and what the oracle makes of it."""
+
+    outputs: TokenOutputs
+    tokens: np.ndarray  # int [3, 4]
+    valid: np.ndarray  # bool [3, 4]
+    values: np.ndarray  # float32 [3], of the candidates
+    policy: np.ndarray  # float [3, 4, V], log-probabilities
+    steered: np.ndarray  # float [3, 4, V], log-probabilities
+
+    def chosen(self, array: Any) -> np.ndarray:
+        """The entries of `array` [3, 4, V] at the tokens, [3, 4]."""
+        return np.take_along_axis(np.asarray(array), self.tokens[..., None], -1)[..., 0]
+
+    def facts(self, outputs: TokenOutputs) -> Any:
+        steered = decodings.steered(self.outputs, RERANK, PAD)
+        return decodings.token_facts(outputs, steered, jnp.asarray(self.tokens, jnp.int32), PAD)
+
+    def summed(self, array: Any) -> np.ndarray:
+        """Sums of `array` [3, 4] over the tokens of each candidate, [1, 3]."""
+        return np.sum(array * self.valid, axis=1)[None]
+
+    def scored(self) -> tuple[Any, jax.Array]:
+        """The facts and whether each token counts, as scores read them: [1, 3, 4]."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (self.facts(self.outputs), self.valid))
+
+
+@pytest.fixture(scope="module")
+def candidates() -> Candidates:
     rng = np.random.default_rng(1)
     shape = (3, 4)
     z = rng.normal(size=(*shape, VOCAB))
     q = rng.normal(size=(*shape, VOCAB))
     v = rng.normal(size=shape)
-    tokens = rng.integers(0, PAD, shape)
-    valid = rng.random(shape) < 0.7
-    how = Decoding(
-        "rerank", width=2, batches=3, advantage_weight=2.0, rerank_advantage_weight=0.5,
-        rerank_log_prob_weight=0.3, log_prob_weight=0.2,
-    )  # fmt: skip
-    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
-    steered = decodings.steered(outputs, how, PAD)
-    text_tokens = jnp.asarray(tokens, jnp.int32)
-    facts = decodings.token_facts(outputs, steered, text_tokens, PAD)
-    bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, text_tokens, PAD)
-    assert not np.asarray([bare.q, bare.v]).any()
-    np.testing.assert_array_equal(bare.by_values, facts.by_policy)
-    np.testing.assert_allclose(facts.v, v, rtol=1e-5)
-    assert (how.candidates, Decoding("beam", width=2).candidates) == (6, 1)
-    assert (how.draws, Decoding("greedy").draws) == (Sampling(), Sampling(greedy=True))
-    policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z), -1)
     weighted = {"advantage_weight": 2.0}
-    full = log_softmax([[oracle(*x, weighted) for x in zip(*row)] for row in zip(z, q, v)], axis=-1)
-    by_policy, drawn, chosen = (
-        np.take_along_axis(x, tokens[..., None], -1)[..., 0] for x in (policy, full, q)
+    steered = [[oracle(*x, weighted) for x in zip(*row, strict=True)] for row in zip(z, q, v, strict=True)]
+    return Candidates(
+        outputs=TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v)),
+        tokens=rng.integers(0, PAD, shape),
+        valid=rng.random(shape) < 0.7,
+        values=rng.normal(size=3).astype(np.float32),
+        policy=log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z), -1),
+        steered=log_softmax(steered, axis=-1),
     )
-    np.testing.assert_allclose((facts.q, facts.policy), (chosen, by_policy), rtol=1e-5)
-    np.testing.assert_allclose(facts.steered, drawn, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(facts.by_policy, policy.argmax(-1))
-    np.testing.assert_array_equal(facts.by_values, q[..., :PAD].argmax(-1))
-    is_valid = jnp.asarray(valid)
-    advantage, by_policy, drawn = (np.sum(x * valid, axis=1) for x in (chosen - v, by_policy, drawn))
-    values = rng.normal(size=3).astype(np.float32)
-    beam = dataclasses.replace(how, kind="beam", batches=1)
-    best_of = math.log(6) - 5 / 6
-    facts, is_valid, values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (facts, is_valid, values))
-    for scores, expected in (
-        (decodings.summed_scores(facts, is_valid, how), 0.5 * advantage + 0.3 * drawn),
-        (decodings.utterance_scores(values, facts, is_valid, how), values[0] + 0.2 * by_policy),
-        (decodings.divergence(facts, is_valid, how), drawn - by_policy + best_of),
-        (decodings.divergence(facts, is_valid, beam), -by_policy),
-    ):
-        np.testing.assert_allclose(scores, expected[None], rtol=1e-4, atol=1e-5)
+
+
+def test_the_kind_of_decoding_sets_candidates_and_draws() -> None:
+    assert (RERANK.candidates, Decoding("beam", width=2).candidates) == (6, 1)
+    assert (RERANK.draws, Decoding("greedy").draws) == (Sampling(), Sampling(greedy=True))
+
+
+def test_facts_of_tokens_are_the_oracles(candidates: Candidates) -> None:
+    facts = candidates.facts(candidates.outputs)
+
+    np.testing.assert_allclose(facts.v, candidates.outputs.v, rtol=1e-5)
+    np.testing.assert_allclose(facts.q, candidates.chosen(candidates.outputs.q), rtol=1e-5)
+    np.testing.assert_allclose(facts.policy, candidates.chosen(candidates.policy), rtol=1e-5)
+    np.testing.assert_allclose(facts.steered, candidates.chosen(candidates.steered), rtol=1e-5, atol=1e-6)
+
+
+def test_facts_name_the_best_tokens_of_policy_and_values(candidates: Candidates) -> None:
+    facts = candidates.facts(candidates.outputs)
+
+    np.testing.assert_array_equal(facts.by_policy, candidates.policy.argmax(-1))
+    np.testing.assert_array_equal(facts.by_values, candidates.outputs.q[..., :PAD].argmax(-1))
+
+
+def test_facts_without_values_are_those_of_the_policy(candidates: Candidates) -> None:
+    facts = candidates.facts(TokenOutputs(candidates.outputs.logits))
+
+    assert not np.asarray([facts.q, facts.v]).any()
+    np.testing.assert_array_equal(facts.by_values, candidates.policy.argmax(-1))
+
+
+def test_a_summed_score_weighs_advantage_and_log_probability(candidates: Candidates) -> None:
+    scores = decodings.summed_scores(*candidates.scored(), RERANK)
+
+    advantage = candidates.summed(candidates.chosen(candidates.outputs.q) - candidates.outputs.v)
+    drawn = candidates.summed(candidates.chosen(candidates.steered))
+    np.testing.assert_allclose(scores, 0.5 * advantage + 0.3 * drawn, rtol=1e-4, atol=1e-5)
+
+
+def test_an_utterance_score_adds_weighted_log_probability_to_its_value(candidates: Candidates) -> None:
+    values = jnp.asarray(candidates.values)[None]
+
+    scores = decodings.utterance_scores(values, *candidates.scored(), RERANK)
+
+    by_policy = candidates.summed(candidates.chosen(candidates.policy))
+    np.testing.assert_allclose(scores, candidates.values + 0.2 * by_policy, rtol=1e-4, atol=1e-5)
+
+
+def test_the_divergence_counts_the_choice_among_candidates(candidates: Candidates) -> None:
+    divergence = decodings.divergence(*candidates.scored(), RERANK)
+
+    by_policy = candidates.summed(candidates.chosen(candidates.policy))
+    drawn = candidates.summed(candidates.chosen(candidates.steered))
+    best_of_six = math.log(6) - 5 / 6
+    np.testing.assert_allclose(divergence, drawn - by_policy + best_of_six, rtol=1e-4, atol=1e-5)
+
+
+def test_the_divergence_of_beams_is_minus_the_log_probability(candidates: Candidates) -> None:
+    beam = dataclasses.replace(RERANK, kind="beam", batches=1)
+
+    divergence = decodings.divergence(*candidates.scored(), beam)
+
+    by_policy = candidates.summed(candidates.chosen(candidates.policy))
+    np.testing.assert_allclose(divergence, -by_policy, rtol=1e-4, atol=1e-5)
 
 
 def beams_of(

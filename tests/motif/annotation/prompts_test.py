@@ -28,11 +28,21 @@ def published(form):
     return {(v, g, m): load_prompt(prompt_path(v, "", form), g, m, form) for v, g, m in EVERY}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
-def test_every_published_combination_and_what_its_own_prompt_alone_understands(form, version, goal, mode):
+def in_every_published_prompt(test):
+    """Runs a test for each form, version, goal and mode."""
+    by_key = pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+    return pytest.mark.parametrize("form", FORMS)(by_key(test))
+
+
+def items_of(form):
+    """Captions that are hard to quote."""
+    return ('He said "hi" \\ {second}\nYou die...', "{goal} {first} {item} é")[: len(form.items)]
+
+
+@in_every_published_prompt
+def test_a_question_quotes_its_items_once_and_has_no_gaps(form, version, goal, mode):
     prompt = published(form)[version, goal, mode]
-    items = ('He said "hi" \\ {second}\nYou die...', "{goal} {first} {item} é")[: len(form.items)]
+    items = items_of(form)
     *system, question = prompt.conversation(*items)
     assert system == [{"role": "system", "content": prompt.system}]
     text = rest = question["content"]
@@ -40,18 +50,45 @@ def test_every_published_combination_and_what_its_own_prompt_alone_understands(f
         assert text.count(quoted) == 1
         rest = rest.replace(quoted, "")
     assert not re.search(r"\{(goal|examples|first|second|item)\}", rest), "left in items alone"
+
+
+@in_every_published_prompt
+def test_a_question_has_its_goal_and_examples(form, version, goal, mode):
+    prompt = published(form)[version, goal, mode]
+    text = prompt.conversation(*items_of(form))[-1]["content"]
     assert (prompt.goal == "") == (goal == "zeroknowledge")
     assert (prompt.examples == "") == (form is PAIR or goal == "zeroknowledge")
-    assert [part in text for part in (prompt.goal, prompt.examples, "\n\n\n")] == [True, True, False]
-    *_, answered, again = prompt.retried([*system, question], "Hm.")
+    assert prompt.goal in text
+    assert prompt.examples in text
+    assert "\n\n\n" not in text
+
+
+@in_every_published_prompt
+def test_a_question_asked_again_names_each_answer(form, version, goal, mode):
+    prompt = published(form)[version, goal, mode]
+    conversation = prompt.conversation(*items_of(form))
+    *_, answered, again = prompt.retried(conversation, "Hm.")
     assert (answered["role"], again["role"]) == ("assistant", "user")
-    for label, answer in enumerate(prompt.answer.answers):
-        assert answer in text
+    for answer in prompt.answer.answers:
+        assert answer in conversation[-1]["content"]
         assert answer in again["content"]
+
+
+@in_every_published_prompt
+def test_each_answer_of_a_prompt_is_parsed_as_its_label(form, version, goal, mode):
+    answer_form = published(form)[version, goal, mode].answer
+    for label, answer in enumerate(answer_form.answers):
         for first_match in (False, True):
-            assert AnswerParser(prompt.answer, first_match)(f"Some text.\n{answer}") == label
+            assert AnswerParser(answer_form, first_match)(f"Some text.\n{answer}") == label
     if form is SINGLE:
-        assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
+        assert [answer_form.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
+
+
+@in_every_published_prompt
+def test_a_question_is_understood_by_its_prompt_alone(form, version, goal, mode):
+    prompt = published(form)[version, goal, mode]
+    items = items_of(form)
+    text = prompt.conversation(*items)[-1]["content"]
     every = {key: other.items_of(text) for key, other in published(form).items() if key[2] != "soft"}
     understood = {key: items_or_none for key, items_or_none in every.items() if items_or_none is not None}
     assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
