@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.core import entry_points
-from tests.refusals import said_of
+from tests.refusals import refusal_line
 from tests.stage_inputs import CONFIGS, Inputs, ready, variants
 
 
@@ -53,7 +53,7 @@ def test_every_variant_passes_its_check_or_names_what_it_wants(
         config = ready(name, variant, inputs)
         # The launcher trusts what a config names.
         monkeypatch.setenv("MOTIF_JAX_TRUST", ",".join(entry_points.named(config.to_dict())))
-        line = said_of(config, tmp_path / "run")
+        line = refusal_line(config, tmp_path / "run")
         named = {part: words for (config, part), words in WANTED.items() if config == name}
         wanted = [named[part] for part in named if (part in variant if len(part) > 1 else part == variant)]
         assert line is None or any(words in line for words in wanted), f"{name}:{variant}: {line}"

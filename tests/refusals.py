@@ -30,13 +30,13 @@ def config_of(config: str, *arguments: str) -> ConfigDict:
     return holder.value
 
 
-def said_of(config: ConfigDict, workdir: Path) -> str | None:
-    """What the launcher says of a config before any work; None where it would begin."""
+def refusal_line(config: ConfigDict, workdir: Path) -> str | None:
+    """The launcher's refusal of a config before any work; None where it would begin."""
     try:
         schema.validate(config)
         stages.module(config.stage).check(config, workdir)
     except UserError as error:
-        return " ".join(str(error).split())
+        return str(error)
     finally:
         assert not workdir.exists(), "something was written before the check"
     return None
@@ -44,7 +44,7 @@ def said_of(config: ConfigDict, workdir: Path) -> str | None:
 
 def refusal(config: str, workdir: Path, *flags: str) -> str:
     """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
-    line = said_of(config_of(config, *flags), workdir)
+    line = refusal_line(config_of(config, *flags), workdir)
     assert line is not None
     return line
 

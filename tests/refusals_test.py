@@ -6,6 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,9 +17,14 @@ from motif_jax.rl.actors.rerecording import record_actions
 from tests import recorded_outputs, stage_inputs, text_agents, texts
 from tests.lm import talkers
 from tests.processes import REPOSITORY
-from tests.refusals import config_of, refusal, said_of
-from tests.refused_values import REFUSED, TAKEN
+from tests.refusals import config_of, refusal, refusal_line
+from tests.refused_values import ACCEPTED, REFUSED
 from tests.reward_fixtures import load_config, make_dataset
+
+# What each refusal is about: a key of the config, another flag, or a file below one of the folders of the test.
+SUBJECT = re.compile(r"\bconfig\.\w|--[a-z]|\b(AT|OUT|REPOSITORY)\b")
+# What each refusal says: what must be, or what to do.
+REMEDY = re.compile(r"\b(must|needs?|give|choose|leave|name (one|a|its)|so call|did you mean)\b")
 
 
 @pytest.fixture(autouse=True)
@@ -66,24 +72,56 @@ def cases(listed: str, folder: Path) -> dict[str, list[str]]:
     return {case: [f"--config.{flag}" for flag in flags] for case, flags in flags_of_case.items()}
 
 
+class Refused(NamedTuple):
+    """The refusals of a config's flags."""
+
+    config: str
+    lines: dict[str, str]  # flags, as they are listed -> the refusal
+
+
+@pytest.fixture(scope="module", params=REFUSED)
+def refused(
+    request: pytest.FixtureRequest, inputs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Refused:
+    folder = tmp_path_factory.mktemp("refused_run")
+    names = {inputs: "AT", folder: "OUT", REPOSITORY: "REPOSITORY"}
+    lines = {}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("MOTIF_JAX_TRUST", os.environ["MOTIF_JAX_TRUST"])
+        for case, flags in cases(REFUSED[request.param], inputs).items():
+            lines[case] = recorded_outputs.replaced(refusal(request.param, folder / "new", *flags), names)
+    return Refused(request.param, lines)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("config", REFUSED)
-def test_a_misfit_is_refused_before_the_run_folder_is_made(
-    config: str, inputs: Path, tmp_path: Path, record: bool
-) -> None:
-    names = {inputs: "AT", tmp_path: "OUT", REPOSITORY: "REPOSITORY"}
+def test_a_misfit_is_refused_before_the_run_folder_is_made(refused: Refused, record: bool) -> None:
     lines = []
-    for case, flags in cases(REFUSED[config], inputs).items():
-        line = recorded_outputs.replaced(refusal(config, tmp_path / "new", *flags), names)
+    for case, line in refused.lines.items():
         # What this machine has left, and its cores.
         line = re.sub(r"[\d,.]+ (MiB|GB)\b", r"SIZE \1", line)
         line = re.sub(r"may use \([\d, ]+\)", "may use (CORES)", line)
         lines += [case, f"    {line}"]
-    recorded_outputs.assert_matches_recorded_section("refusals.txt", config, "\n".join(lines), record)
+    text = "\n".join(lines)
+    recorded_outputs.assert_matches_recorded_section("refusals.txt", refused.config, text, record)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", TAKEN)
+def test_a_refusal_is_one_line(refused: Refused) -> None:
+    assert [line for line in refused.lines.values() if len(line.splitlines()) != 1] == []
+
+
+@pytest.mark.slow
+def test_a_refusal_names_its_key_or_its_file(refused: Refused) -> None:
+    assert [line for line in refused.lines.values() if not SUBJECT.search(line)] == []
+
+
+@pytest.mark.slow
+def test_a_refusal_says_what_must_be_or_what_to_do(refused: Refused) -> None:
+    assert [line for line in refused.lines.values() if not REMEDY.search(line)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ACCEPTED)
 def test_a_value_at_its_limit_is_accepted(config: str, inputs: Path, tmp_path: Path) -> None:
-    for case, flags in cases(TAKEN[config], inputs).items():
-        assert said_of(config_of(config, *flags), tmp_path / "new") is None, case
+    for case, flags in cases(ACCEPTED[config], inputs).items():
+        assert refusal_line(config_of(config, *flags), tmp_path / "new") is None, case

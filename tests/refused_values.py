@@ -21,7 +21,7 @@ VLLM = "dataset_dir=AT annotator=vllm vllm.model=some/model"
 TALK = "network.model=AT/model network.prompt_tokens=160"
 DRRN = "network.tokenizer=AT/model"
 PROMPTS = "model=AT/model file=AT/texts/texts.txt"
-SAID = "task=dialogues num_devices=1"
+DIALOGUES = "task=dialogues num_devices=1"
 CLONE = "trajectories=AT/inputs/trajectories network.model=AT/model network.prompt_tokens=200 num_devices=1"
 SPEAKS = "network.model=AT/model network.prompt_tokens=170 probes.prompts="
 CHAI = "initial.policy=AT/ilql num_devices=1"
@@ -167,7 +167,7 @@ REFUSED = {
         network.glyphs=True | {PAIRS} annotator=test,nobody | {PAIRS} labels.annotator_weights=1,2 | {PAIRS}
         labels.annotator_weights=0 | {PAIRS} labels.soft=True | {PAIRS} batch_size=65537 | {PAIRS}
         num_devices=3 | dataset_dir=None""",
-    "train_text.py:bc": f"""{SAID} data=AT/silent.jsonl | {SAID} data=AT | {SAID} | {SAID}
+    "train_text.py:bc": f"""{DIALOGUES} data=AT/silent.jsonl | {DIALOGUES} data=AT | {DIALOGUES} | {DIALOGUES}
         data=AT/talk.jsonl options={{"vocab_size":9}}""",
     "train_text.py:reddit_bc_faithful": """num_devices=1""",
     "train_text.py:wordle_bc": f"""{TOY} loss.policy=0 | {TOY} initial.value=AT/ilql""",
@@ -194,7 +194,7 @@ REFUSED = {
         greedy=True | forms.start=5 forms.stop=3""",
 }
 # What lies at a limit, whose other side is refused.
-TAKEN = {
+ACCEPTED = {
     "annotate.py": """dataset_dir=AT shard_index=1 num_shards=2""",
     "collect.py:smoke": """length=300""",
     "collect_text.py:wordle": """wordle.num_words=236""",

@@ -65,7 +65,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     ) -> None:
         self._folder = Path(folder).absolute()
         if read_only and not self._folder.is_dir():
-            raise UserError(f"{folder} does not exist: no checkpoint was saved there")
+            raise UserError(
+                f"{folder} does not exist: no checkpoint was saved there; train for longer, or give another folder"
+            )
         self._keep = keep
         self._milestone_steps = milestone_steps
         self._best_metric = keep_best

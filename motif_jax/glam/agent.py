@@ -6,7 +6,7 @@ Training changes the whole model, or low-rank additions to a frozen base of any 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +286,18 @@ def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> s
     return chat_prompts.in_words(network.chat, template, "network.chat")
 
 
+def _action_rows(
+    chosen: LanguagePolicy, tokenizer: Tokenizer, actions: Sequence[str], special: bool = False
+) -> list[list[int]]:
+    """`candidate_rows` of actions. Raises UserError: one has no tokens, or two have the same; it names the model."""
+    try:
+        return candidate_rows(tokenizer, actions, special)
+    except UserError as error:
+        raise UserError(
+            f"config.network.model={chosen.model}: {error}; give another, or a level with other actions"
+        ) from None
+
+
 def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec) -> LanguageAgent:
     """Builds the agent; reads no weights.
 
@@ -312,14 +324,14 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
             )
         if is_joint(chosen, compat, settings) and CANDIDATE_STARTS in spec.observation:
             # Refuses actions with equal tokens before the first prompt.
-            candidate_rows(tokenizer, [after_prompt(name) for name in spec.action_names])
+            _action_rows(chosen, tokenizer, [after_prompt(name) for name in spec.action_names])
     elif is_joint(chosen, compat, settings):
         raise UserError(
             "config.compat.glam_separate_tokens=False: must be True in this environment, which does not show the actions tokenised "
             "together with each prompt (its field candidates)"
         )
     else:
-        candidates = padded(candidate_rows(tokenizer, spec.action_names, compat.glam_end_token))
+        candidates = padded(_action_rows(chosen, tokenizer, spec.action_names, compat.glam_end_token))
         shape = candidates.tokens.shape
     room = settings.max_length
     if room is not None and chosen.prompt_tokens + shape[1] > room:

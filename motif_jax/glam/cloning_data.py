@@ -149,7 +149,7 @@ def _tokens(
         for prompt, tokens in zip(part, encoded, strict=True):
             if len(tokens) > limit:
                 raise UserError(
-                    f"config.network.prompt_tokens={limit}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                    f"config.network.prompt_tokens={limit}: must be at least {len(tokens)}, the tokens of the prompt {prompt[:120]!r}..."
                 )
             lengths.append(len(tokens))
             rows.append(np.array(tokens, np.int32))

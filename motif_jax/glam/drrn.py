@@ -149,4 +149,10 @@ def make(network: DrrnPolicy, spec: EnvironmentSpec) -> DrrnAgent:
         )
     tokenizer = Tokenizer.read(tokenizer_file(network.tokenizer).parent)
     module = Drrn(tokenizer.size, network.embedding, network.hidden_size)
-    return DrrnAgent(spec, module, padded(candidate_rows(tokenizer, spec.action_names)))
+    try:
+        rows = candidate_rows(tokenizer, spec.action_names)
+    except UserError as error:
+        raise UserError(
+            f"config.network.tokenizer={network.tokenizer}: {error}; give another, or a level with other actions"
+        ) from None
+    return DrrnAgent(spec, module, padded(rows))

@@ -83,9 +83,13 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
         if not all(key in description for key in _ABOUT_KEYS):
             raise ValueError(f"its metadata lack one of {', '.join(_ABOUT_KEYS)}")
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist: collect_trajectories writes it") from None
+        raise UserError(
+            f"{path} does not exist: give a folder that collect_trajectories has written"
+        ) from None
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} holds no trajectories ({error}): collect_trajectories writes them") from None
+        raise UserError(
+            f"{path} holds no trajectories ({error}): give a folder that collect_trajectories has written"
+        ) from None
     return description
 
 

@@ -249,9 +249,14 @@ def check_shapes(config: TextConfig, trunk_config: ModelConfig) -> None:
         linear.matching(param_shapes(trunk_config), spec.patterns)
     room = room_of(config, trunk_config)
     if room is not None and room < 1:
-        key = "candidates.max_tokens" if rule_of(config.method.name).proposes else "network.max_length"
+        key = "network.max_length"
+        remedy = "give a model with more"
+        if rule_of(config.method.name).proposes:
+            key = "candidates.max_tokens"
+            remedy = "give a smaller one"
         raise UserError(
-            f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {trunk_config.max_length} positions of the model"
+            f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {trunk_config.max_length} positions "
+            f"of the model; {remedy}"
         )
     fits = config.max_len is None or room is None or config.max_len <= room
     checks.require_key(config, "max_len", fits, f"at most {room}, the positions that the model has")

@@ -71,7 +71,7 @@ def check_phrase(pattern: str) -> None:
     try:
         Regex(pattern)
     except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"config.tokenizer.phrase={pattern}: is not a regular expression: {error}") from None
+        raise UserError(f"config.tokenizer.phrase={pattern}: must be a regular expression: {error}") from None
 
 
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:

@@ -202,7 +202,9 @@ def read(folder: str | Path) -> ModelConfig:
         with open(path, "rb", opener=regular_file) as file:
             values = parse_json(file.read())
     except FileNotFoundError:
-        raise UserError(f"{folder} is not a language model: it has no {FILE}") from None
+        raise UserError(
+            f"{folder} is not a language model: it has no {FILE}; give the folder of a checkpoint"
+        ) from None
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     for name in _QUANTISER_FILES:

@@ -44,7 +44,7 @@ def find(names: str, key: str = "texts") -> list[Path]:
             continue
         path = Path(name)
         if not path.exists():
-            raise UserError(f"config.{key}={name}: there is no such file or folder")
+            raise UserError(f"config.{key}={name}: there is no such file or folder; give one that exists")
         named_files = [path]
         if path.is_dir():
             named_files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)

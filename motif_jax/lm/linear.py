@@ -90,7 +90,7 @@ def matching(params: Any, patterns: Sequence[str]) -> list[Path]:
         if not any(fnmatchcase(name, pattern) for name in paths):
             endings = sorted({"/".join(("*", *path[-2:])) for path in paths.values()})
             raise UserError(
-                f"config.lora.patterns: pattern {pattern!r} matches no linear layer; there are {', '.join(endings)}"
+                f"config.lora.patterns: pattern {pattern!r} matches no linear layer; give one of {', '.join(endings)}"
             )
     matches = []
     for name, path in paths.items():

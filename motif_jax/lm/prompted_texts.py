@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -56,7 +57,17 @@ def _check_scores(config: ScoreTextConfig, tokenizer: Tokenizer, settings: Model
     questions = _with_candidates(config, rows)
     prompts, special = _written(config, questions)
     candidates = [question["candidates"] for question in questions]
-    prompt_length.require(tokenizer, settings, prompts, candidates, special=special)
+    with _naming_file(config, "give other prompts or candidates"):
+        prompt_length.require(tokenizer, settings, prompts, candidates, special=special)
+
+
+@contextlib.contextmanager
+def _naming_file(config: ConfigDict, remedy: str) -> Iterator[None]:
+    """Puts the file of prompts before an error of its texts, and the remedy after it."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"config.file={config.file}: {error}; {remedy}") from None
 
 
 def _prompts(
@@ -106,7 +117,9 @@ def _check_continuations(config: GenerateTextConfig, tokenizer: Tokenizer, setti
     allowed = "texts with | between them, none of them empty"
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
     prompts, special = _written(config, text_files.read_questions(config.file, "file"))
-    prompt_length.require(tokenizer, settings, prompts, max_new_tokens=config.max_new_tokens, special=special)
+    new_tokens = config.max_new_tokens
+    with _naming_file(config, f"give other prompts, or less than config.max_new_tokens={new_tokens}"):
+        prompt_length.require(tokenizer, settings, prompts, max_new_tokens=new_tokens, special=special)
 
 
 def _stops(config: GenerateTextConfig) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
         # Not splitlines, which also splits at characters that may be part of a text.
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
-        raise UserError(f"config.{key}={path}: there is no such file") from None
+        raise UserError(f"config.{key}={path}: there is no such file; give one that exists") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config.{key}={path} cannot be read: {error}") from None
     questions: list[dict[str, Any]]

@@ -111,7 +111,9 @@ def _cache_folder(path: Path) -> Path:
     try:
         status = path.stat()
     except OSError as error:
-        raise UserError(f"config.reward.vectors={path}: {error.strerror}") from None
+        raise UserError(
+            f"config.reward.vectors={path}: {error.strerror}; give a text file of word vectors"
+        ) from None
     if not path.is_file():
         raise UserError(f"config.reward.vectors={path}: must be a text file of word vectors")
     identity = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"

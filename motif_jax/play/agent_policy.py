@@ -92,7 +92,7 @@ def read_config(folder: str | Path) -> AgentConfig:
     if config.get("stage") == _CLONE:
         config["reward"] = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
-        raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
+        raise UserError(f"{folder} is a run of {config.get('stage')}: give one of train_agent")
     _require_complete(config, Path(folder) / "config.json")
     config["compat"] |= dict.fromkeys(_BATCH_SWITCHES, False)
     step = reward_choice.pinned_step(folder)

@@ -171,7 +171,7 @@ def _kind(folder: Path) -> str:
     if (folder / "config.json").is_file() and run_folder.read_config(folder).get("stage") == "train_agent":
         return "run"
     raise UserError(
-        f"config.methods: {folder} is neither a finished evaluation, a run of train_agent, a log.csv's folder or .npy file of GLAM's tool, nor a "
+        f"config.methods: {folder} must be a finished evaluation, a run of train_agent, a log.csv's folder or .npy file of GLAM's tool, or a "
         "log (.pkl) of ILQL's evaluations"
     )
 

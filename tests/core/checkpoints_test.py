@@ -169,7 +169,7 @@ def test_a_folder_that_was_removed_while_in_use_is_named(step_seven: Checkpoints
 
 
 def test_a_folder_that_is_only_read_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there$"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there; "):
         Checkpoints(tmp_path / "none", read_only=True)
 
 

@@ -89,7 +89,7 @@ def test_too_few_steps_or_unknown_actions_are_refused(folder: Path, actions: lis
 
 
 def test_a_longer_prompt_than_the_network_reads_is_refused(folder: Path) -> None:
-    message = r"config\.network\.prompt_tokens=4: a prompt has 5 tokens: 'efgh'\.\.\."
+    message = r"config\.network\.prompt_tokens=4: must be at least 5, the tokens of the prompt 'efgh'\.\.\."
     with pytest.raises(UserError, match=message):
         load(folder, ACTIONS, special=True, **{"network.prompt_tokens": 4})
 

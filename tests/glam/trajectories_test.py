@@ -33,7 +33,9 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"t\.parquet does not exist: collect_trajectories writes it$"):
+    with pytest.raises(
+        UserError, match=r"t\.parquet does not exist: give a folder that collect_trajectories has written$"
+    ):
         parquet.about(tmp_path / "t.parquet")
 
 
@@ -45,7 +47,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
             {},
             r"holds no trajectories \(its metadata lack one of environment, options, actions\)",
         ),
-        (3, {}, "holds no trajectories .*: collect_trajectories writes them"),
+        (3, {}, "holds no trajectories .*: give a folder that collect_trajectories has written"),
         (ABOUT, {"action": [0, 2]}, r"is damaged \(an action that is not one of 2\): collect it again"),
         (ABOUT, {"action": [None, 1]}, r"is damaged \(.*\): collect it again"),
         (ABOUT, {"prompt": ["a", None]}, r"is damaged \(.*\): collect it again"),

@@ -150,14 +150,17 @@ def test_longer_dialogues_than_the_model_reads_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "key", "value"),
-    [("chai", "candidates.max_tokens", 6), ("ppo", "network.max_length", 48)],
+    ("method", "setting", "remedy"),
+    [
+        ("chai", "candidates.max_tokens=6", "give a smaller one"),
+        ("ppo", "network.max_length=48", "give a model with more"),
+    ],
 )
-def test_a_model_without_room_for_a_dialogue_is_refused(method: str, key: str, value: int) -> None:
+def test_a_model_without_room_for_a_dialogue_is_refused(method: str, setting: str, remedy: str) -> None:
     short = dataclasses.replace(MODEL, max_length=6)
     values = {"candidates.max_tokens": 6, "games.decode.max_tokens": 7, "network.max_length": 48}
 
-    message = f"config.{key}={value}: leaves no room for a dialogue in the 6 positions of the model"
+    message = f"config.{setting}: leaves no room for a dialogue in the 6 positions of the model; {remedy}"
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         text_run.check_shapes(config_of(method, **values), short)
 

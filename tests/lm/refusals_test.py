@@ -166,10 +166,12 @@ def test_a_tokenizer_that_does_not_fit_is_refused(worded: Path, tmp_path: Path) 
 
 def test_a_pattern_without_a_layer_names_those_there_are() -> None:
     with refuses(
-        "config.lora.patterns: pattern '*/KEY' matches no linear layer; there are */a/key, */b/key, */b/up"
+        "config.lora.patterns: pattern '*/KEY' matches no linear layer; give one of */a/key, */b/key, */b/up"
     ):
         linear.matching(TREE, ("*/key", "*/KEY"))
-    with refuses("config.lora.patterns: pattern '*/none' matches no linear layer; there are */attention/key"):
+    with refuses(
+        "config.lora.patterns: pattern '*/none' matches no linear layer; give one of */attention/key"
+    ):
         finetune_params.check(LoraOnBase(patterns="*/none"), param_shapes(parsed("gpt2", {})))
 
 
@@ -204,7 +206,7 @@ def test_a_tokenizer_may_be_named_by_its_file(worded: Path) -> None:
 
 
 def test_tokenizers_that_cannot_be_learned_are_refused() -> None:
-    with refuses("config.tokenizer.phrase=(: is not a regular expression"):
+    with refuses("config.tokenizer.phrase=(: must be a regular expression"):
         byte_pairs.check_phrase("(")
     with refuses("a vocabulary of 357 tokens: t5 needs at least 359"):
         byte_pairs.train(["a"], "t5", 357)

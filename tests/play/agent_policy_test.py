@@ -268,7 +268,7 @@ def test_only_checkpoints_with_files_have_a_digest(runs):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"stage": "evaluate"}, "{folder} is a run of evaluate, not of train_agent"),
+        ({"stage": "evaluate"}, "{folder} is a run of evaluate: give one of train_agent"),
         ({"reward": 3}, "{folder}/config.json is damaged (it has no reward.dir): {remedy}"),
         (
             {"environment": {"name": "Recall-v0"}},

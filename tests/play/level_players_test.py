@@ -202,7 +202,7 @@ def test_a_language_model_takes_all_tests_that_fit_its_room(talker):
 def test_words_that_the_tokenizer_does_not_distinguish_are_left_out(talker):
     _, left_out = names_of_tests(without_policy(talker), ["all"])
 
-    assert left_out["action_names"] == "candidates ' take' and ' release' have the same tokens"
+    assert "candidates ' take' and ' release' have the same tokens" in left_out["action_names"]
 
 
 @pytest.mark.slow

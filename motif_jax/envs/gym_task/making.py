@@ -85,7 +85,7 @@ class GymMaker:
             if kwargs and not isinstance(error, gymnasium.error.UnregisteredEnv):
                 raise UserError(
                     f"config.{_KWARGS}={self.kwargs}: gymnasium cannot make {self.name} with these arguments "
-                    f"({type(error).__name__}: {message})"
+                    f"({type(error).__name__}: {message}); give others"
                 ) from error
             remedy = ""
             if isinstance(error, gymnasium.error.UnregisteredEnv) and not self.modules:

@@ -169,7 +169,7 @@ def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
     about = describe(folder, key)
     if about["task"] != task:
         raise UserError(
-            f"config.{key}={folder}: was trained for the task {about['task']}, config.task is {task}"
+            f"config.{key}={folder}: was trained for the task {about['task']}; give an agent of config.task={task}"
         )
     return options_of(about)
 
@@ -186,7 +186,7 @@ def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path,
     """Raises UserError where task and agent have different tokens; `folder` is the value of the config's `key`."""
     if vocabulary_digest(task.tokenizer()) != about["vocabulary"]:
         raise UserError(
-            f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has"
+            f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has; give an agent of this task"
         )
 
 

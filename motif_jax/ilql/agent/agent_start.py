@@ -61,7 +61,7 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
         about = agent_folder.describe(run, f"initial.{key}")
         if about["vocabulary"] != tokens.digest:
             raise UserError(
-                f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
+                f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has; give an agent of this task"
             )
         _require_parts(run, key, about, design)
         # Their dropout rates may differ.
@@ -115,7 +115,9 @@ def _require_parts(run: str, key: str, about: Mapping[str, Any], design: Design)
     heads = (design.q, design.double_q, design.residual)
     saved_heads = (saved.q, saved.double_q, saved.residual)
     if key != POLICY and saved.qs and heads != saved_heads:
-        raise UserError(f"{origin}, and has heads of another kind than config.method asks for")
+        raise UserError(
+            f"{origin}, and has heads of another kind than config.method asks for; give a run of this method"
+        )
 
 
 def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:

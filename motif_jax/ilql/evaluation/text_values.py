@@ -118,7 +118,9 @@ def last_position(tokenizer: TextTokenizer, dialogue: Dialogue, source: str) -> 
     try:
         actions = tokenise(dialogue, tokenizer, constant(0.0)).action_indices
     except (ValueError, KeyError) as error:
-        raise UserError(f"{source} does not fit the agent's tokens: {error}") from None
+        raise UserError(
+            f"{source} does not fit the agent's tokens: {error}; give dialogues of its task"
+        ) from None
     return int(actions[-1]) + 2 if len(actions) else 0
 
 

@@ -29,7 +29,9 @@ class TokensDataset:
         self.folder = Path(folder)
         path = self.folder / layout.MANIFEST
         if not path.is_file():
-            raise UserError(f"{folder} is not a dataset of tokens: it has no {layout.MANIFEST}")
+            raise UserError(
+                f"{folder} is not a dataset of tokens: it has no {layout.MANIFEST}; give the folder tokens of a run"
+            )
         self.manifest: dict[str, Any] = read_json(path, _REMEDY, keys=_KEYS)
         if not _is_valid(self.manifest):
             raise UserError(f"{path} is damaged (counts, dtypes or digests are invalid): {_REMEDY}")

@@ -43,7 +43,7 @@ def _fault(folder: Path) -> str | None:
     if folder.suffix == _GGUF and not folder.is_dir():
         return _fault_of_file(folder)
     if not folder.is_dir():
-        return "there is no such folder"
+        return "there is no such folder; give a model's folder, or its name on the hub"
     if not (folder / "config.json").is_file():
         return "not a model folder, it has no config.json"
     if not _weights(folder):
@@ -60,7 +60,7 @@ def _fault(folder: Path) -> str | None:
 
 def _fault_of_file(path: Path) -> str | None:
     if not path.is_file():
-        return "there is no such file"
+        return "there is no such file; give a GGUF file that exists"
     with open(path, "rb") as file:
         begins_well = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
     return None if begins_well else "is not a GGUF file, or is damaged"

@@ -223,9 +223,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         try:
             tree = _parsed(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}") from None
+            raise UserError(f"cannot be read: {error.strerror}; give a file that exists") from None
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise UserError(f"is not YAML: {error}") from None
+            raise UserError(f"must be YAML in UTF-8: {error}") from None
         if not isinstance(tree, Mapping):
             raise UserError("must hold the fields system, question, retry, answer, verdicts, goals")
     return tree
@@ -242,7 +242,7 @@ def _text(tree: Any, *field: str, empty: bool = False) -> str:
     """The text at a path of keys. Raises UserError: there is none, or it is blank and may not be (`empty`)."""
     for depth, key in enumerate(field, start=1):
         if not isinstance(tree, Mapping) or key not in tree:
-            raise UserError(f"lacks the field {'.'.join(field[:depth])}")
+            raise UserError(f"lacks the field {'.'.join(field[:depth])}, which it must have")
         tree = tree[key]
     if not isinstance(tree, str) or not (empty or tree.strip()):
         raise UserError(f"the field {'.'.join(field)} must be a text")

@@ -147,13 +147,15 @@ class _Arrays(Mapping[str, np.ndarray]):
 def _check_folder(folder: Path) -> None:
     """Raises UserError, with a hint where the cause can be guessed, unless the folder holds a complete dataset."""
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a pairs dataset: no such folder")
+        raise UserError(f"{folder} is not a pairs dataset: no such folder; give one that collect has written")
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
         maker = _maker(folder)
         raise UserError(f"{folder} is incomplete: {maker} was interrupted, run the same command again")
     if not (folder / "data").is_dir():
         nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
-        hint = f"; did you mean {folder / nested[0]}?" if nested else ""
+        hint = "; give one that collect has written"
+        if nested:
+            hint = f"; did you mean {folder / nested[0]}?"
         if any(folder.glob("*_part_*")):
             hint = "; join the split archive first: cat *_part_* > all.zip && unzip all.zip"
         raise UserError(f"{folder} is not a pairs dataset: it has no folder data/{hint}")
@@ -183,7 +185,9 @@ def map_array(path: Path) -> np.ndarray:
     """Memory-maps a .npy file. Raises UserError: it is missing, damaged, empty or not numeric."""
     if not path.exists():
         names = ", ".join(sorted(array.stem for array in path.parent.glob("*.npy"))) or "none"
-        raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {names}")
+        raise UserError(
+            f"{path} is missing: the arrays in {path.parent.name}/ are {names}; give a dataset that has it"
+        )
     try:
         array = load_array(path, mapped=True)
     except (OSError, ValueError) as error:

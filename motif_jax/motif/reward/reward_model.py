@@ -251,7 +251,7 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     if reader is not None:
         return *reader.architecture(config), config
     if config.get("stage") != "train_reward":
-        raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
+        raise UserError(f"{folder} holds a run of {config.get('stage')}: give one of train_reward")
     try:
         centre = bool(config["compat"]["glyph_crop_centre"])
         architecture = RewardArchitecture(**config["network"], glyph_crop_centre=centre)

@@ -107,7 +107,7 @@ def test_a_description_has_the_folder_and_what_was_written(run: Path) -> None:
 
 
 def test_an_agent_of_another_task_is_refused(run: Path) -> None:
-    message = f"config.key={run}: was trained for the task wordle, config.task is reddit"
+    message = f"config.key={run}: was trained for the task wordle; give an agent of config.task=reddit"
     with pytest.raises(UserError, match=f"^{message}$"):
         agent_folder.options_for("reddit", run, "key")
 

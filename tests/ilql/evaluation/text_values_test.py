@@ -158,7 +158,10 @@ def test_a_text_without_tokens_is_refused() -> None:
     with pytest.raises(UserError) as error:
         text_values.require_fit(network_of(None), TOKENIZER, strange, "data")
 
-    assert str(error.value) == "data: dialogue 1 does not fit the agent's tokens: substring not found"
+    assert (
+        str(error.value)
+        == "data: dialogue 1 does not fit the agent's tokens: substring not found; give dialogues of its task"
+    )
 
 
 def test_an_agent_without_held_out_dialogues_needs_a_file() -> None:

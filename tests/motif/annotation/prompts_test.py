@@ -181,8 +181,8 @@ def test_a_goal_that_a_file_lacks_names_those_it_has(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[1, 2", "is not YAML: "),
-        ("[" * 2000, "is not YAML: "),
+        ("[1, 2", "must be YAML in UTF-8: "),
+        ("[" * 2000, "must be YAML in UTF-8: "),
         ("just a text", "must hold the fields system, question, retry, answer, verdicts, goals"),
     ],
     ids=["open list", "too deep", "a text"],

@@ -334,11 +334,11 @@ def test_a_reward_that_reads_more_than_messages_is_refused() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"stage": "collect"}, "holds a run of collect, not of train_reward"),
+        ({"stage": "collect"}, "holds a run of collect: give one of train_reward"),
         ({"stage": "train_reward"}, r"config.json is damaged \(KeyError\('compat'\)\)"),
         (
             {"stage": "train_agent", "reward": {"kind": "none"}},
-            "holds a run of train_agent, not of train_reward",
+            "holds a run of train_agent: give one of train_reward",
         ),
     ],
 )
