@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from motif_jax.core.devices import platforms
 from motif_jax.core.training import block_stack
 from motif_jax.lm.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.lm.network import States
@@ -58,7 +59,7 @@ class StackedModels:
         """The parameters of all trunks, in the form that the other methods receive."""
         together = self.together
         if together is None:
-            together = jax.default_backend() != "cpu"
+            together = platforms.traced() != platforms.CPU
         prepared = [self.model.prepared(tree) for tree in trees]
         if not together:
             return tuple(prepared)
