@@ -11,7 +11,7 @@ No dataset is needed. Everything else is as in configs/train_agent.py; besides i
 the log of what the reward learned and when. See docs/oni.md.
 
 Variants:
-  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one.
+  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one (but two beside a GPU).
   faithful    the published command line, schedule and sizes, all published quirks on; needs a server.
   quickstart  a small network, classification, the lexicon; a few minutes on 2 cores.
   smoke       seconds: whether everything works.

@@ -11,7 +11,7 @@ tensorboard/, episodes.jsonl (one line per finished game), and where asked for r
 and W&B (`film_every_seconds`). SIGTERM, SIGUSR1 and Ctrl-C save and end with exit code 75.
 
 Variants:
-  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one.
+  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one (but two beside a GPU).
   faithful    the published command line: 24 workers x 20 environments, all published quirks on. 2e9 steps: about 22 h
               at the 25,000 steps/s of the published baseline's machine (16 cores, one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.

@@ -25,6 +25,7 @@ LANGUAGE = {
 }
 TRAININGS = {
     "train": "training, task's reward",
+    "train_two_cores": "training, task's reward, two cores left to the other threads",
     "train_two_groups": "training, task's reward",
     "train_reward": "training with the intrinsic reward",
     "train_laptop": "training with `laptop`'s network, task's reward",

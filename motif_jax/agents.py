@@ -204,7 +204,7 @@ def play(
       episodes: how many.
       seed: of the episodes' seeds.
       greedy: the most likely actions, of real numbers the medians; else they are drawn, by the episode's seed.
-      workers: processes that step environments; None: one a core but one.
+      workers: processes that step environments; None: one a core but one, or but two beside a GPU.
       keep_fields: observation fields that the records keep for every step.
 
     Yields:

@@ -22,9 +22,20 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU that jax may use; does not import jax."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    may_use = platforms == "" or "cuda" in platforms or "gpu" in platforms
+    return may_use and any(Path("/dev").glob("nvidia[0-9]*"))
+
+
 def default_workers() -> int:
-    """One worker process for each core but one, at least one."""
-    return max(1, available_cores() - 1)
+    """One worker process for each core but one, or but two beside a GPU; at least one.
+
+    The threads that feed a GPU need two cores to keep off those of the workers, see `rl/actors/cores.py`.
+    """
+    other_cores = 2 if has_gpu() else 1
+    return max(1, available_cores() - other_cores)
 
 
 def dotted(config: Any, key: str) -> Any:

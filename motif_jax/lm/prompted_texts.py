@@ -62,7 +62,7 @@ def _check_scores(config: ScoreTextConfig, tokenizer: Tokenizer, settings: Model
 
 
 @contextlib.contextmanager
-def _naming_file(config: ConfigDict, remedy: str) -> Iterator[None]:
+def _naming_file(config: PromptedTextsConfig, remedy: str) -> Iterator[None]:
     """Puts the file of prompts before an error of its texts, and the remedy after it."""
     try:
         yield

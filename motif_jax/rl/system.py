@@ -254,13 +254,14 @@ class System:
         """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped` returned True meanwhile."""
         for source in self.sources:
             source.actors.start(stopped)
-        if settings.acts_beside_a_gpu(self.config):
-            self._keep_off_the_actors()
         for source in self.sources:
             source.inference.compile()
         if self.reward is not None:
             self.reward.stopped = stopped
             self.reward.start()
+        # Last: programs compile on all cores.
+        if settings.acts_beside_a_gpu(self.config):
+            self._keep_off_the_actors()
 
     def _keep_off_the_actors(self) -> None:
         actor_cores = {core for source in self.sources for core in source.actors.config.cores or ()}

@@ -89,9 +89,26 @@ def test_an_unknown_variant_is_named_with_the_known_ones() -> None:
     assert str(checks.unknown_variant("c", "ab")) == "variant 'c' is not one of 'a', 'b'"
 
 
-@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 1), (5, 4)])
-def test_a_worker_for_each_core_but_one(monkeypatch: pytest.MonkeyPatch, cores: int, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("cores", "gpu", "workers"),
+    [(1, False, 1), (2, False, 1), (5, False, 4), (2, True, 1), (5, True, 3), (16, True, 14)],
+)
+def test_a_worker_for_each_core_but_one_or_two_beside_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, cores: int, gpu: bool, workers: int
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    monkeypatch.setattr(checks, "has_gpu", lambda: gpu)
 
     assert checks.available_cores() == cores
     assert checks.default_workers() == workers
+
+
+@pytest.mark.parametrize(
+    ("platforms", "expected"), [("", True), ("cuda,cpu", True), ("gpu", True), ("cpu", False)]
+)
+def test_a_gpu_that_jax_may_not_use_is_none(
+    monkeypatch: pytest.MonkeyPatch, platforms: str, expected: bool
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([Path("/dev/nvidia0")]))
+    assert checks.has_gpu() is expected

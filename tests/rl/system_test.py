@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.episode_log import EpisodeLog
+from motif_jax.rl.inference import Inference
 from motif_jax.rl.run_writer import RunWriter
 from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_config, recall_training
@@ -57,6 +59,22 @@ def test_frozen_parameters_are_once_on_each_acting_device(tmp_path: Path, acting
             if name in new:
                 pairs = zip(jax.tree.leaves(old[name]), jax.tree.leaves(new[name]), strict=True)
                 assert all(one is other for one, other in pairs)
+
+
+@pytest.mark.slow
+def test_threads_leave_the_actors_cores_once_programs_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs compile on all cores."""
+    calls: list[str] = []
+    thread_cores = Mock(side_effect=lambda cores: calls.append("threads moved") or Mock(ids=()))
+    monkeypatch.setattr("motif_jax.rl.system.ThreadCores", thread_cores)
+    monkeypatch.setattr(Inference, "compile", lambda inference: calls.append("compiled"))
+    monkeypatch.setattr(settings, "acts_beside_a_gpu", lambda config: True)
+    system = System(settings.resolved(recall_training(serial=True, batch_size=48)))
+
+    system.start()
+    system.close()
+
+    assert calls == ["compiled", "threads moved"]
 
 
 @pytest.mark.slow
