@@ -15,7 +15,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
 from motif_jax.rl import settings
-from motif_jax.rl.inference import bucket_sizes, choose
+from motif_jax.rl.call_packing import bucket_sizes
+from motif_jax.rl.inference import choose
 from motif_jax.rl.system import System
 
 GPU_SIZE = _agents.GPU_SIZE

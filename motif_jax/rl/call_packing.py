@@ -116,3 +116,11 @@ def unpack_choice(packed: np.ndarray, action: ArraySpec) -> tuple[np.ndarray, np
     *action_rows, log_prob_bits, value_bits = packed
     actions = np.stack(action_rows, axis=-1).view(action.dtype).reshape(len(value_bits), *action.shape)
     return actions, log_prob_bits.view(np.float32), value_bits.view(np.float32)
+
+
+def bucket_sizes(groups: int) -> list[int]:
+    """Numbers of groups that inference is compiled for: powers of two, and all groups."""
+    sizes = [1]
+    while sizes[-1] * 2 < groups:
+        sizes.append(sizes[-1] * 2)
+    return sizes if sizes[-1] == groups else [*sizes, groups]

@@ -15,11 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.core.devices import compiled_programs
 from motif_jax.core.devices.meters import Meters
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
 from motif_jax.rl.algorithms import distributions
-from motif_jax.rl.call_packing import Call, CallLayout, pack_choice, unpack_choice
+from motif_jax.rl.call_packing import Call, CallLayout, bucket_sizes, pack_choice, unpack_choice
 from motif_jax.rl.publishing import Placement, Publisher
 from motif_jax.rl.slot_rows import SlotRows
 
@@ -222,24 +223,31 @@ class Inference:
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
-        """Compiles and runs the programs of all buckets on rows that belong to no environment."""
+        """Compiles the programs of all buckets in parallel threads, and runs them on rows that belong to no environment."""
         params = self.params()
-        for bucket in self.buckets:
-            program = self._program(bucket)
-            padding = program.take_input()
-            call = padding.call
-            call.groups[:] = self._groups
-            call.slots[:] = self._num_slots
-            call.first[:] = 1
-            # Networks crop what all rows lack: zeros give the smallest program, with which a run begins.
-            for field in call.observation.values():
-                field[...] = 0
-            program, padding = self._cropped(bucket, program, padding)
+        inputs = [self._padding(bucket) for bucket in self.buckets]
+        compiled_programs.compile_together(
+            [program.run.lower(params, self._state, self._key, padding.packed) for program, padding in inputs]
+        )
+        for program, padding in inputs:
             # The program takes over the memory of its state.
             state = jax.tree.map(jnp.copy, self._state)
             choice, _ = program.run(params, state, self._key, padding.packed)
             jax.block_until_ready(choice)
             program.give_back(padding)
+
+    def _padding(self, bucket: int) -> tuple[CallProgram, _Input]:
+        """The smallest program of a bucket, with which a run begins, and an input of padding."""
+        program = self._program(bucket)
+        padding = program.take_input()
+        call = padding.call
+        call.groups[:] = self._groups
+        call.slots[:] = self._num_slots
+        call.first[:] = 1
+        # Networks crop what all rows lack: zeros give the smallest program.
+        for field in call.observation.values():
+            field[...] = 0
+        return self._cropped(bucket, program, padding)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The state for a checkpoint: JSON-able data, and arrays."""
@@ -386,11 +394,3 @@ class Inference:
         )
         with self._meters.time("inference/act"):
             self._actors.act(waiting)
-
-
-def bucket_sizes(groups: int) -> list[int]:
-    """Numbers of groups that inference is compiled for: powers of two, and all groups."""
-    sizes = [1]
-    while sizes[-1] * 2 < groups:
-        sizes.append(sizes[-1] * 2)
-    return sizes if sizes[-1] == groups else [*sizes, groups]

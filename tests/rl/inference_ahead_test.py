@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import monitoring
 
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.interruption import never
@@ -128,3 +130,26 @@ def test_calls_ahead_choose_what_calls_in_turn_choose() -> None:
         np.testing.assert_array_equal(in_turn, ahead)
     # The second slot of a group begins with the state after five rows.
     assert runs[1][-2][1 * ENVS] == 5.0
+
+
+def test_programs_are_compiled_together_and_once() -> None:
+    compilations: list[str] = []
+
+    def count(event: str, duration_secs: float, **more: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compilations.append(threading.current_thread().name)
+
+    # Copies of the state have programs, too, which all have in common.
+    make()[0].compile()
+    inference, actors, _ = make()
+    actors.waiting = [[Ready(0, 0, 1)], [Ready(1, 3, 1)]]
+    monitoring.register_event_duration_secs_listener(count)
+    try:
+        inference.compile()
+        inference.serve()
+        inference.serve()
+    finally:
+        monitoring.unregister_event_duration_listener(count)
+
+    assert len(compilations) == len(inference.buckets)
+    assert all(name.startswith("ThreadPool") for name in compilations)

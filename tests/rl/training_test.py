@@ -22,8 +22,8 @@ from motif_jax.core.interruption import Interruption
 from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import settings
 from motif_jax.rl.actors.pool import ActorPool
+from motif_jax.rl.call_packing import bucket_sizes
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.inference import bucket_sizes
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.training import AgentTraining, HostSums
 from tests.play.agent_runs import recall_config
