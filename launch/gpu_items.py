@@ -140,13 +140,15 @@ class PlanMaker:
 
     def _agent_benchmarks(self) -> list[Item]:
         # A core is left to the learner and inference. With two (`train_two_cores`) their threads keep off the workers' cores.
-        sizes = {"workers": self.cores - 1, "envs_per_worker": 80}
+        sizes = {"workers": max(1, self.cores - 1), "envs_per_worker": 80}
         playing = {"seconds": 5.0, "warmup_seconds": 5.0}
         with_reward = {"batch_size": 4096, "reward_dir": self._reward_dir}
         # The first one starts the process.
         return [
             self._agents("train", "train", 40.0, {**sizes, **playing}),
-            self._agents("train_two_cores", "train", 30.0, {**sizes, **playing, "workers": self.cores - 2}),
+            self._agents(
+                "train_two_cores", "train", 30.0, {**sizes, **playing, "workers": max(1, self.cores - 2)}
+            ),
             self._agents("train_reward", "train", 30.0, {**sizes, **playing, **with_reward}),
             self._agents("train_two_groups", "train", 25.0, {**sizes, **playing, "groups_per_worker": 2}),
             self._agents("train_laptop", "train", 25.0, {**sizes, **playing, "network": "laptop"}),
@@ -156,7 +158,7 @@ class PlanMaker:
 
     def _games(self) -> Item:
         """What all games give without an agent: the most that a training can reach."""
-        sizes = {"workers": self.cores - 1, "envs_per_worker": 80, "steps": 400, "turn": 100}
+        sizes = {"workers": max(1, self.cores - 1), "envs_per_worker": 80, "steps": 400, "turn": 100}
         if self.tiny:
             sizes |= {"workers": 1, "envs_per_worker": 8, "steps": 40, "turn": 20}
         return self._benchmark("games", "actors", 60.0, 25.0, sizes)
