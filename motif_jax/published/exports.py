@@ -85,17 +85,17 @@ def _check_language_agent(config: ExportLanguageAgentConfig) -> None:
 
 
 def _export_language_agent(config: ExportLanguageAgentConfig, workdir: Path) -> None:
-    run = config.agent or ""
-    trained = agent_policy.read_config(run)
+    folder = config.agent or ""
+    trained = agent_policy.read_config(folder)
     assert isinstance(trained.network, LanguagePolicy), "checked"
     network: Any = settings.make_network(trained)
-    params, step = agent_policy.restore(run, config.checkpoint, network)
+    params, step = agent_policy.restore(folder, config.checkpoint, network)
     with replaced_folder(workdir / exported.MODEL) as part:
         source = fetch(trained.network.model, "network.model")
         learned = f"{trained.environment.name}, step {step:,}"
         in_turns = agent.template_of(trained.network, trained.compat, source) is not None
         write_language_agent(part, network, params, source, learned, in_turns)
-    print(f"step {step} of {run}: {(workdir / exported.MODEL).resolve()}")
+    print(f"step {step} of {folder}: {(workdir / exported.MODEL).resolve()}")
 
 
 def write_language_agent(
