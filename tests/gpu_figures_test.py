@@ -334,7 +334,7 @@ def test_every_command_of_a_plan_has_a_valid_config(item: Any) -> None:
 
 
 @pytest.mark.parametrize("item", [item for item in ITEMS if item.values[0].benchmark])
-def test_every_benchmark_of_agents_has_options_that_it_can_measure_with(item: Any) -> None:
+def test_benchmarks_of_agents_have_options_that_can_be_measured(item: Any) -> None:
     task = item.benchmark
     config = resources.config("benchmark", task["benchmark"])
     assert set(task["options"]) <= set(config.options.keys())

@@ -114,7 +114,7 @@ def test_model_flops_of_an_update_leave_recomputation_out() -> None:
 
 
 @pytest.mark.extra
-def test_a_training_step_of_ilql_is_run_where_that_is_asked_for() -> None:
+def test_a_training_step_of_ilql_is_run_on_request() -> None:
     line = line_of("text_train", **REAL["text_train"], step="run", baseline=False)
 
     assert line["step"]["tokens_per_second"] > 0

@@ -93,7 +93,7 @@ def test_an_unknown_variant_is_named_with_the_known_ones() -> None:
     ("cores", "gpu", "workers"),
     [(1, False, 1), (2, False, 1), (5, False, 4), (2, True, 1), (5, True, 3), (16, True, 14)],
 )
-def test_a_worker_for_each_core_but_one_or_two_beside_a_gpu(
+def test_workers_leave_one_core_or_two_beside_a_gpu(
     monkeypatch: pytest.MonkeyPatch, cores: int, gpu: bool, workers: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)

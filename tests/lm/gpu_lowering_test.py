@@ -117,7 +117,7 @@ def test_a_gradient_of_t5_is_fit_for_a_gpu() -> None:
 
 
 @pytest.mark.slow
-def test_trunks_run_together_on_a_gpu_and_are_fit_for_it() -> None:
+def test_trunks_of_one_program_are_fit_for_a_gpu() -> None:
     model, params = bfloat16_model("gpt2")
     embeddings = jax.ShapeDtypeStruct((3, 3, 2, 2, model.config.width), jnp.bfloat16)
     run = functools.partial(stacked_trunks_test.run, StackedModels(model))
@@ -129,7 +129,7 @@ def test_trunks_run_together_on_a_gpu_and_are_fit_for_it() -> None:
     assert any(types[0].startswith("3x") for types in products(text, "dot_general"))
 
 
-def test_a_game_network_that_is_planned_for_a_gpu_convolves_pictures() -> None:
+def test_a_game_network_planned_for_a_gpu_convolves_pictures() -> None:
     """A CPU acts by tables."""
 
     def acting_tables() -> list[Any]:
