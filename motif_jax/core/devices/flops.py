@@ -6,7 +6,7 @@ That is how model FLOPs are counted in the literature: everything else a program
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jax.extend.core import Literal
@@ -68,9 +68,7 @@ def _programs(equation: Any, depends: list[bool]) -> list[tuple[Any, list[bool]]
     """The programs inside an equation, and which of their inputs depend: a scan's body, a jitted function, branches of a condition."""
     if equation.primitive.name == "scan":
         body = equation.params["jaxpr"].jaxpr
-        return [
-            (body, _in_all_turns(body, depends, equation.params["num_consts"], equation.params["num_carry"]))
-        ]
+        return [(body, _in_all_turns(body, depends, *_scan_inputs(equation.params)))]
     programs = []
     for value in equation.params.values():
         for part in value if isinstance(value, tuple | list) else [value]:
@@ -85,6 +83,15 @@ def _programs(equation: Any, depends: list[bool]) -> list[tuple[Any, list[bool]]
                 inner_depends = [any(depends)] * len(inner.invars)
             programs.append((inner, inner_depends))
     return programs
+
+
+def _scan_inputs(params: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of a scan's constants and carried values, of its parameters."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    # From jax 0.11 on.
+    constants, carried, _ = params["ft_in"].unpack()
+    return len(constants), len(carried)
 
 
 def _in_all_turns(body: Any, depends: list[bool], constants: int, carried: int) -> list[bool]:
