@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/examples/doorkey anew: DoorKey's dataset, its reward as one file, and an agent without what only its training needs. About
+# Makes docs/examples/doorkey again: DoorKey's dataset, its reward as one file, and an agent without what only its training needs. About
 # two minutes on 2 cores. The folder is an agent's, with its reward beside it, as it would go to a hub.
 #
 #   bash launch/doorkey_example.sh

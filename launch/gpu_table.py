@@ -2,8 +2,8 @@
 
     python launch/gpu_table.py FIGURES.jsonl [PAGE]
 
-The table stands between two marks in the page and is written anew. Of an item that was measured several times the last line counts that
-has no error; an item that was not done in its time stands in the table as such.
+The table between two marks in the page is replaced. If an item was measured several times, its last line without an error counts.
+An item that did not end in its time is listed as such.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def page(
     after: str = "",
     renewed_after: int | None = None,
 ) -> str:
-    """The whole page; `menu` stands below the heading, `after` follows the page's script. A browser loads it anew after `renewed_after` seconds."""
+    """The whole page; `menu` stands below the heading, `after` follows the page's script. A browser reloads it after `renewed_after` seconds."""
     renewal = "" if renewed_after is None else f'<meta http-equiv="refresh" content="{renewed_after}">'
     text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -142,7 +142,7 @@ def render(
     menu: bool = True,
     renewed_after: int | None = None,
 ) -> str:
-    """The page; `before` is HTML above the sections, `after` HTML at the end. A browser loads it anew after `renewed_after` seconds."""
+    """The page; `before` is HTML above the sections, `after` HTML at the end. A browser reloads it after `renewed_after` seconds."""
     links = ""
     if menu:
         links = "".join(

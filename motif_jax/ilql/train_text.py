@@ -29,7 +29,7 @@ from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.sampling import Sampling
 from motif_jax.schema import read_section
 
-# A run folder goes on only with the same values of these keys.
+# A run is resumed only with the same values of these keys.
 IDENTITY = (
     "stage",
     "seed",

@@ -20,7 +20,7 @@ from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.schema import read_section
 
-# A run folder goes on only with the same values of these keys.
+# A run is resumed only with the same values of these keys.
 IDENTITY = (
     "stage",
     "seed",

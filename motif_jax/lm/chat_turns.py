@@ -50,15 +50,17 @@ def derive(template: ChatTemplate) -> TurnTexts:
     prompt = template.prompt([question])
     _require(
         prompt == before + _FIRST_QUESTION + question_to_answer,
-        "a prompt ends otherwise than a conversation goes on",
+        "a prompt does not end as a conversation before an answer does",
     )
     closed_question = template.text_of([question])
     _require(closed_question.startswith(before + _FIRST_QUESTION), "a lone question begins otherwise")
     user_close = closed_question.removeprefix(before + _FIRST_QUESTION)
     _require(question_to_answer.startswith(user_close), "a lone question ends otherwise")
-    _require(answer_to_question.startswith(assistant_close), "the last answer ends otherwise than the first")
+    _require(
+        answer_to_question.startswith(assistant_close), "the last answer does not end as the first one does"
+    )
     user_open = answer_to_question.removeprefix(assistant_close)
-    _require(before.endswith(user_open), "the first question begins otherwise than the second")
+    _require(before.endswith(user_open), "the first question does not begin as the second one does")
 
     return TurnTexts(
         begin=before.removesuffix(user_open),

@@ -1,6 +1,6 @@
 """Prompts that begin alike, packed as trees: a token that several prompts begin with is run once for all of them.
 
-A prompt here is what stands behind the beginning that all prompts share. Prompts are sorted, so that those with a common beginning are
+A prompt here is what follows the beginning that all prompts share. Prompts are sorted, so that those with a common beginning are
 neighbours, and each adds what the one before it does not have. A pack has a fixed number of tokens, of one or several trees; a prompt that
 does not fit begins a new pack, where its beginning stands again.
 """

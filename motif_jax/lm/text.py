@@ -84,7 +84,7 @@ class TextModel:
     ) -> list[np.ndarray]:
         """Log-probabilities of candidates, the same for all prompts or a list for each: for each prompt float32 [candidates].
 
-        An encoder reads the prompt, and its decoder's answer begins anew: the candidate is tokenised alone. A decoder reads prompt
+        An encoder reads the prompt, and its decoder begins a text of its own: the candidate is tokenised alone. A decoder reads prompt
         and candidate as one text, and they are tokenised together: a candidate has the blank that stands between the words
         ("The door is", " open"). Its tokens are those after the longest common beginning of the prompt's tokens and those of both;
         where the tokenizer merges letters across the place where they meet, the tokens that differ from the prompt's are scored as

@@ -166,7 +166,7 @@ class _ItemWriter:
     def add(self, writer: TokensWriter, items: Sequence[Item]) -> None:
         """Writes items; UserError for a prompt that leaves no token to learn."""
         for item, item_prompt, text in _tokenise(self.tokenizer, items, self.whole_prompts):
-            # Items of their own begin behind it. In a window of several items it is learned as every token: it says that a text begins.
+            # Items of their own begin after it. In a window of several items it is learned as every token: it says that a text begins.
             prompt = [*self.beginning, *item_prompt]
             tokens = [*prompt, *text, self.end][: self.longest]
             if len(prompt) >= len(tokens):

@@ -172,7 +172,7 @@ def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSp
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    """Collects the pairs, or goes on where an earlier command was stopped; returns the exit status."""
+    """Collects the pairs, or resumes where an earlier command was stopped; returns the exit status."""
     config = read_section(CollectConfig, config_tree)
     staging = workdir / layout.STAGING
     with run_folder.opened(workdir, config_tree, IDENTITY):

@@ -50,7 +50,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     config = read_section(JoinDatasetsConfig, config_tree)
     with run_folder.opened(workdir, config_tree, IDENTITY):
         if _is_complete(workdir):
-            # Of a writer that was killed behind its last file.
+            # Left by a writer that was killed after its last file.
             shutil.rmtree(workdir / layout.STAGING, ignore_errors=True)
             print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return

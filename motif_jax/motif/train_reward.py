@@ -78,7 +78,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
-    """Trains to the end, or goes on where an earlier command was stopped; returns the exit status."""
+    """Trains to the end, or resumes where an earlier command was stopped; returns the exit status."""
     config = read_section(RewardConfig, config_tree)
     parallel = DataParallel(training_devices(config.num_devices))
 

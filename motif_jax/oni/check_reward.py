@@ -174,10 +174,15 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     return answers
 
 
-def agreement_line(agreement: JudgeAgreement, messages: str, asked: int = 0) -> str:
-    """The agreement in words; `messages` says which messages they are, of which so many were `asked` now."""
-    unanswered = asked - agreement.messages
-    without_answer = f"{unanswered:,} of {asked:,} were not answered: give the command again, with a greater config.wait_seconds"
+def agreement_line(agreement: JudgeAgreement, messages: str, num_questions: int = 0) -> str:
+    """The agreement in words.
+
+    Args:
+      messages: which messages were compared, in words.
+      num_questions: messages that the judge was asked about now.
+    """
+    unanswered = num_questions - agreement.messages
+    without_answer = f"{unanswered:,} of {num_questions:,} were not answered: give the command again, with a greater config.wait_seconds"
     if agreement.share is None:
         return (
             f"none of the {messages} has an answer: {without_answer}" if unanswered > 0 else f"no {messages}"

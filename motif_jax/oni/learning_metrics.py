@@ -74,7 +74,7 @@ class LearningMetrics:
             self._labels[label.label] += 1
 
     def read(self) -> dict[str, float]:
-        """A row of metrics (docs/metrics.md); begins the sums anew."""
+        """Returns a row of metrics (docs/metrics.md), and resets the sums."""
         labels = sum(self._labels)
         steps = max(1, self._steps)
         row: dict[str, Any] = {"reward/labels": labels, "reward/labels_new": self._new_labels}

@@ -247,7 +247,7 @@ def _add_evaluation(data: RunData, folder: Path) -> str:
 
 
 def _write(config: ReportConfig, workdir: Path, data: RunData, renewed_after: int | None = None) -> Path:
-    """Writes the page and its files, and returns the page's path. A browser loads the page anew after `renewed_after` seconds."""
+    """Writes the page and its files, and returns the page's path. A browser reloads the page after `renewed_after` seconds."""
     lines = run_report.lines(data)
     sections = run_report.sections(data)
     path = page.write(workdir, "report", data.title, lines, sections, config.plots, renewed_after)

@@ -28,7 +28,7 @@ TEXT_FIELD = "message"  # the field that rewards of texts read
 # Above so many batches at once the user is told of the lag: 1,200 environments x 32 steps, nine batches of 4,096, had one of 5
 # updates.
 _MAX_BATCHES_AT_ONCE = 2
-# Groups of a worker. With four it has games to step while calls of inference wait behind an update of a GPU.
+# Groups of a worker. With four it has games to step while calls of inference wait for an update of a GPU.
 _GROUPS = 2
 _GPU_GROUPS = 4
 

@@ -59,7 +59,7 @@ class Meters:
                 self._add(name, time.perf_counter() - start)
 
     def read(self) -> Reading:
-        """The sums since the last `read`, and begins anew."""
+        """Returns the sums since the last `read`, and resets them."""
         with self._lock:
             now = time.perf_counter()
             for block, (name, start) in self._running.items():

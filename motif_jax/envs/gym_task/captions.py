@@ -123,7 +123,7 @@ def _parameters(function: Any) -> list[inspect.Parameter] | None:
 
 
 def _further(parameters: Sequence[inspect.Parameter], count: int) -> list[inspect.Parameter]:
-    """The arguments behind the `count` ordered ones whose names are in `ARGUMENTS`."""
+    """The arguments after the first `count` ones, if their names are in `ARGUMENTS`."""
     ordered = _positional(parameters)[:count]
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [

@@ -62,7 +62,7 @@ class TextActor(Protocol):
     """An agent or a policy that plays several episodes at once."""
 
     def begin(self, episodes: Sequence[int]) -> None:
-        """Starts anew, with these episodes."""
+        """Starts again, with these episodes."""
 
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
         """The actions at `observations` of some episodes: those at `indices` in the sequence of `begin`."""

@@ -247,7 +247,7 @@ def action_tokens(batch: TextBatch) -> Array:
 
 
 def _next_entries(of_tokens: Array, positions: Array) -> Array:
-    """The entries of [B, T] behind `positions` int32 [B, N]; the last one where there is none behind."""
+    """The entries of [B, T] after `positions` int32 [B, N]; the last entry where none follows."""
     last = of_tokens.shape[1] - 1
     return jnp.take_along_axis(of_tokens, jnp.minimum(positions + 1, last), axis=1)
 

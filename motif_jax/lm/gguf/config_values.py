@@ -84,7 +84,7 @@ def config_values(path: str | Path) -> dict[str, Any]:
 
 
 def _gemma_scalar(values: Mapping[str, Any]) -> int:
-    """What Gemma 3's attention scores are divided by the root of; a GGUF file does not say it."""
+    """The number by whose square root Gemma 3's attention scores are divided; a GGUF file does not have it."""
     if values["num_hidden_layers"] == _GEMMA_27B_LAYERS:
         return values["hidden_size"] // values["num_attention_heads"]
     return values["head_dim"] or 256

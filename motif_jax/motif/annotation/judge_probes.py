@@ -24,7 +24,7 @@ _OF_USE, _OF_SOME_USE = 0.9, 0.7
 
 
 class ProbePair(NamedTuple):
-    """Two messages of which everybody who knows the game calls the first the better news."""
+    """Two messages; any player of the game would call the first one better news."""
 
     better: str
     worse: str

@@ -36,7 +36,7 @@ class Appo:
     )
     gamma: float = fraction(0.99, "discount of a step")
     advantage: str = one_of(("vtrace", "gae"), "how advantages are estimated")
-    # Where rewards are rare most batches hold none, and by its own spread a batch's noise becomes as large as they are.
+    # Where rewards are rare, most batches hold none. Divided by such a batch's spread, noise would become as large as a reward.
     advantage_scale: str = one_of(
         ("batch", "returns"),
         "what advantages are divided by: their standard deviation in the batch, or that of value targets of many batches "
