@@ -39,8 +39,6 @@ class JudgePrompts:
         self.texts = texts
         self.tokenizer = Tokenizer.read(folder, vocab_size)
         self._template = chat_template.read(folder)
-        # A template writes the special tokens itself.
-        self._beginning = self.tokenizer.beginning() if self._template is None else []
         self.prefill = find_prefill(self)
 
     @property
@@ -86,10 +84,10 @@ class JudgePrompts:
 
     def tokens(self, prompt: str) -> list[int]:
         """Tokens of a prompt, with special tokens in front of it and none after it: the answer goes on."""
-        (row,) = self.tokenizer.encode([prompt], special=False)
-        # The text may spell the first special token itself.
-        is_spelled = row[: len(self._beginning)] == self._beginning
-        return row if is_spelled else [*self._beginning, *row]
+        # A template writes the special tokens itself.
+        has_special = self._template is None
+        (row,) = self.tokenizer.encode([prompt], special=has_special, closed=False)
+        return row
 
     def _written(self, turns: Sequence[Turn], beginning: str) -> str:
         if self._template is None:

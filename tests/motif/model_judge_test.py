@@ -329,7 +329,7 @@ def test_a_template_without_system_turns_names_the_remedy(config, tmp_path) -> N
     refuses = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     model = made_up_judge.write(tmp_path / "made-up", template=refuses + made_up_judge.CHATML)
     named = {"model.model": str(model)}
-    remedy = r"System role not supported; give a prompt file without `system` \(config.prompt.file\)"
+    remedy = r"System role not supported: .*; give a prompt file without `system` \(config\.prompt\.file\)"
     with pytest.raises(UserError, match=remedy):
         check_annotator(config(**named))
 
