@@ -301,7 +301,8 @@ class PlanMaker:
         seconds = self.training_seconds
         values = {
             "reward.dir": self._reward_dir,
-            "actors.workers": self.cores - 1,
+            # The default beside a GPU.
+            "actors.workers": max(1, self.cores - 2),
             "actors.envs_per_worker": 80,
             "actors.groups_per_worker": 4,
             "batch_size": 4096,

@@ -45,10 +45,10 @@ def cold_line(ended: Ended) -> dict[str, Any]:
 
 
 def warm_line(ended: Ended) -> dict[str, Any]:
-    """The JSON line of a benchmark, and how many of its compiled programs came from disk; None for one that ended before it said so."""
+    """The JSON line of a benchmark, and how many of its compiled programs came from disk; None where its log does not say it."""
     reused = re.search(r"(?m)^compiled programs that came from .*: (\d+), ", ended.log)
-    programs = int(reused.group(1)) if reused else 0
-    return {"reused_programs": None if ended.late else programs, **benchmark_line(ended)}
+    programs = int(reused.group(1)) if reused else None
+    return {"reused_programs": programs, **benchmark_line(ended)}
 
 
 def benchmark_and_phases(ended: Ended) -> dict[str, Any]:

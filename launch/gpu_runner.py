@@ -33,6 +33,9 @@ class Figures:
         # Reentrant: a signal's handler runs in the thread that may hold it.
         self._lock = threading.RLock()
         self._running: set[subprocess.Popen[bytes]] = set()
+        # Of the handler of SIGTERM: whether a process is being started, and the signal that came meanwhile.
+        self._is_starting = False
+        self._signal: int | None = None
         self._environment = dict(os.environ)
         self._environment["JAX_COMPILATION_CACHE_DIR"] = str(work / "compiled")
         self._environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
@@ -126,6 +129,7 @@ class Figures:
     ) -> subprocess.Popen[bytes]:
         """Starts a command in a process group of its own, but in this session: what ends the session ends it, too."""
         with self._lock:
+            self._is_starting = True
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -135,6 +139,9 @@ class Figures:
                 **outputs,
             )
             self._running.add(process)
+            self._is_starting = False
+            if self._signal is not None:
+                self._leave(self._signal)
         return process
 
     def _end(self, process: subprocess.Popen[bytes], asked: bool) -> None:
@@ -147,18 +154,34 @@ class Figures:
 
         def leave(number: int, frame: Any) -> None:
             del frame
-            # Held to the end, so that no thread starts what comes next.
             with self._lock:
+                # This thread may be starting a process, which is not known yet: it leaves afterwards.
+                self._signal = number
+                if not self._is_starting:
+                    self._leave(number)
+
+        signal.signal(signal.SIGTERM, leave)
+
+    def _leave(self, number: int) -> None:
+        """Kills all items, packs the logs and ends this process by the signal `number`."""
+        # Held to the end, so that no thread starts what comes next.
+        with self._lock:
+            try:
                 for process in self._running:
                     kill_group(process)
                 self.keep_logs()
                 self.emit({"item": "all", "error": "ended from outside"})
+            finally:
                 os._exit(128 + number)
 
-        signal.signal(signal.SIGTERM, leave)
-
     def keep_logs(self) -> None:
-        """Packs the logs, and what trainings write in their folders, into logs.tar.gz."""
+        """Packs the logs, and what trainings write in their folders, into logs.tar.gz; says it where they cannot be written."""
+        try:
+            self._pack_logs()
+        except (OSError, tarfile.TarError) as error:
+            print(f"the logs cannot be packed: {error}", file=sys.stderr, flush=True)
+
+    def _pack_logs(self) -> None:
         packed = self._out / "logs.tar.gz"
         unfinished = self._work / packed.name
         with self._lock:

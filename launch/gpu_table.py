@@ -218,8 +218,6 @@ def _whole_step(line: Line | None) -> Row:
 
 def _warm_state(line: Line | None) -> str:
     programs = None if line is None else line.get("reused_programs")
-    if programs == 0:
-        return "with no compiled program from disk"
     return (
         "with compiled programs kept" if programs is None else f"with {programs} compiled programs from disk"
     )

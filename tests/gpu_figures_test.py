@@ -72,7 +72,7 @@ def test_a_warm_start_says_how_many_programs_came_from_disk() -> None:
         "value": 2,
         "reused_programs": 7,
     }
-    assert gpu_logs.warm_line(ended(line))["reused_programs"] == 0
+    assert gpu_logs.warm_line(ended(line))["reused_programs"] is None
 
 
 def test_the_line_of_reused_programs_is_read() -> None:
@@ -84,7 +84,7 @@ def test_the_line_of_reused_programs_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("programs", "words"),
-    [(7, "11 s with 7 compiled programs from disk"), (0, "11 s with no compiled program from disk")],
+    [(7, "11 s with 7 compiled programs from disk"), (None, "11 s with compiled programs kept")],
 )
 def test_the_table_says_whether_a_start_was_warm(tmp_path: Path, programs: int, words: str) -> None:
     machine = dict.fromkeys(("gpu", "processor", "cores", "jax", "python", "date"), "")

@@ -10,7 +10,7 @@ import jax
 from ml_collections import ConfigDict
 
 from motif_jax.core import resources
-from motif_jax.core.config import default_workers
+from motif_jax.core.config import training_workers
 from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
 from motif_jax.nets.config import GameNetwork
@@ -29,7 +29,7 @@ def training_options(**more: Any) -> ConfigDict:
     return ConfigDict(
         {
             "env": "NetHackScore-v1",
-            "workers": default_workers(),
+            "workers": training_workers(),
             "envs_per_worker": 40,
             "groups_per_worker": 2,
             "batch_size": 1024,

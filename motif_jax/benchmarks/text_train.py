@@ -95,10 +95,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
     print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
     if chosen.step != "skip":
         step_of_training = TrainingStep(objective, learned, frozen["target"], batch, chosen.micro_batches)
-        more["step"] = _describe_step(step_of_training)
-        if chosen.step == "run":
+        is_run = chosen.step == "run"
+        arguments = step_of_training.arguments() if is_run else step_of_training.shapes()
+        compiled, more["step"] = _compile_step(step_of_training, arguments)
+        if is_run:
             print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
-            more["step"] |= _run_step(config, step_of_training, flops["ours"])
+            more["step"] |= _run_step(config, step_of_training, compiled, arguments, flops["ours"])
     return result(
         config,
         "tokens/s",
@@ -178,6 +180,10 @@ class TrainingStep:
         state = TextState(learned, target, self._optimizer.init(learned), jnp.int32(0))
         return Carry(state, jnp.int32(0), None)
 
+    def shapes(self) -> tuple[Carry, TextBatch]:
+        """Shapes of `arguments`."""
+        return self.carry, self.rows
+
     def arguments(self) -> tuple[Carry, TextBatch]:
         """Arrays on the device: fresh ones for the program to take over, and batches."""
         carry = self._parallel.replicate(jax.jit(self._first_carry)(self._learned, self._target))
@@ -185,29 +191,31 @@ class TrainingStep:
         return carry, self._parallel.put_batch(rows, 1)
 
 
-def _describe_step(step: TrainingStep) -> dict[str, float]:
-    """Compile time and memory of a step."""
+def _compile_step(step: TrainingStep, arguments: tuple[Any, Any]) -> tuple[Any, dict[str, float]]:
+    """The compiled program of a step for arguments, or their shapes; its compile time and memory."""
     start = time.monotonic()
-    compiled = step.program.lower(step.carry, step.rows).compile()
+    compiled = step.program.lower(*arguments).compile()
     seconds = time.monotonic() - start
     memory = compiled.memory_analysis()
     # Outputs that take over the memory of arguments count once.
     live = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     state_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(step.carry.state))
-    return {
+    return compiled, {
         "compile_seconds": seconds,
         "state_megabytes": state_bytes / 1e6,
         "memory_megabytes": (live + memory.temp_size_in_bytes) / 1e6,
     }
 
 
-def _run_step(config: ConfigDict, step: TrainingStep, gradient_flops: float) -> dict[str, float]:
+def _run_step(
+    config: ConfigDict, step: TrainingStep, compiled: Any, arguments: tuple[Any, Any], gradient_flops: float
+) -> dict[str, float]:
     """Rate of steps and their share of the peak, in model FLOPs: those of the micro-batches' gradients."""
-    carry, rows = step.arguments()
+    carry, rows = arguments
 
     def call() -> Any:
         nonlocal carry
-        carry, metrics = step.program(carry, rows)
+        carry, metrics = compiled(carry, rows)
         return metrics
 
     count = step.micro * config.options.batch_size * config.options.length

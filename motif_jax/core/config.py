@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core.errors import UserError
+
+# jax's own packages for NVIDIA GPUs.
+_GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
 
 def unknown_variant(variant: str | None, allowed: Iterable[str]) -> ValueError:
@@ -26,16 +30,22 @@ def has_gpu() -> bool:
     """Whether this machine has an NVIDIA GPU that jax may use; does not import jax."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
     may_use = platforms == "" or "cuda" in platforms or "gpu" in platforms
-    return may_use and any(Path("/dev").glob("nvidia[0-9]*"))
+    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    has_plugin = any(importlib.util.find_spec(name) is not None for name in _GPU_PLUGINS)
+    return may_use and not is_hidden and has_plugin and any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def default_workers() -> int:
-    """One worker process for each core but one, or but two beside a GPU; at least one.
+    """One worker process for each core but one; at least one."""
+    return max(1, available_cores() - 1)
+
+
+def training_workers() -> int:
+    """`default_workers` of a training: beside a GPU one worker fewer.
 
     The threads that feed a GPU need two cores to keep off those of the workers, see `rl/actors/cores.py`.
     """
-    other_cores = 2 if has_gpu() else 1
-    return max(1, available_cores() - other_cores)
+    return max(1, default_workers() - 1) if has_gpu() else default_workers()
 
 
 def dotted(config: Any, key: str) -> Any:

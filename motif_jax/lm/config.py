@@ -276,16 +276,22 @@ def _sensible(config: ModelConfig, source: str) -> ModelConfig:
         )
     if config.rotary is not None and config.head_width % 2:
         raise UserError(f"{source}: rotary positions need heads of an even width, it is {config.head_width}")
+    begins = "decoder_start_token_id" if config.encoder_layers else "bos_token_id"
     for token in (config.start_id, *config.end_ids):
         if not 0 <= token < config.vocab_size:
             raise UserError(
                 f"{source}: a token that begins or ends texts is {token}, which a model with {config.vocab_size} tokens does not have: "
-                "bos_token_id and eos_token_id must be below vocab_size"
+                f"{begins} and eos_token_id must be below vocab_size"
             )
-    if not 0 <= config.pad_id < config.vocab_size:
-        # A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will do.
-        return dataclasses.replace(config, pad_id=0)
-    return config
+    return dataclasses.replace(config, pad_id=_pad_within(config.pad_id, config.vocab_size))
+
+
+def _pad_within(pad_id: int, vocab_size: int) -> int:
+    """The padding token, or 0 where it is not in the table.
+
+    A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will do.
+    """
+    return pad_id if 0 <= pad_id < vocab_size else 0
 
 
 def _tokens(
@@ -315,7 +321,7 @@ def _t5(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     tokens = _tokens(values, 1, 0)
     return {
         **tokens,
-        "start_id": values.get("decoder_start_token_id", tokens["pad_id"]),
+        "start_id": values.get("decoder_start_token_id", _pad_within(tokens["pad_id"], values["vocab_size"])),
         "layers": values.get("num_decoder_layers") or values["num_layers"],
         # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
         "activation": "gelu_new" if gated and name == "gelu" else _activation(name, source),

@@ -62,7 +62,8 @@ def require(
     `special`: prompts have the special tokens that the tokenizer adds.
     """
     if candidates is None:
-        require_prompts(prompts, tokenizer.encode(prompts, special), settings, max_new_tokens)
+        rows = tokenizer.encode(prompts, special, closed=settings.encoder_layers > 0)
+        require_prompts(prompts, rows, settings, max_new_tokens)
         return
     encoded = encode(tokenizer, settings, prompts, candidates, special)
     require_prompts(prompts, [rows.prompt for rows in encoded], settings, longest_candidates(encoded))

@@ -137,7 +137,7 @@ def choose_step(checkpoints: Checkpoints, checkpoint: str, folder: str | Path) -
     """The step that 'latest', 'best' or a number means; UserError where there is no such checkpoint.
 
     0 is the agent before its first update, with a checkpoint or without.
-    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, checkpoint is logged.
+    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
     """
     if is_natural(checkpoint):
         number = int(checkpoint)

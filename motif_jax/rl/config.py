@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from motif_jax import schema
 from motif_jax.core import entry_points, sections
 from motif_jax.core.compat import Compat
-from motif_jax.core.config import default_workers
+from motif_jax.core.config import training_workers
 from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
 from motif_jax.nets.config import GameNetwork
 from motif_jax.rl import choices
@@ -84,7 +84,7 @@ class AgentReward(Scoring):
 class Actors:
     """The processes that play."""
 
-    workers: int = positive(default_workers(), "processes that play, on every host")
+    workers: int = positive(training_workers(), "processes that play, on every host")
     envs_per_worker: int = length_key(20, "environments of each process")
     start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
     cores: str = plain_key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")

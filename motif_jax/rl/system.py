@@ -259,11 +259,14 @@ class System:
         if self.reward is not None:
             self.reward.stopped = stopped
             self.reward.start()
-        # Last: programs compile on all cores.
-        if settings.acts_beside_a_gpu(self.config):
-            self._keep_off_the_actors()
 
-    def _keep_off_the_actors(self) -> None:
+    def keep_off_the_actors(self) -> None:
+        """Moves this process's threads off the actors' cores, where it acts and learns beside a GPU.
+
+        To be called after the first update: until then programs are compiled, for which all cores are used.
+        """
+        if not settings.acts_beside_a_gpu(self.config):
+            return
         actor_cores = {core for source in self.sources for core in source.actors.config.cores or ()}
         self._thread_cores = ThreadCores(actor_cores)
         if self._thread_cores.ids:

@@ -195,9 +195,12 @@ class AgentTraining:
         is_one_host = self._hosts.count == 1
         sums = HostSums(system.parallel)
         clock.start()
+        num_updates = 0
         while True:
             # All hosts do the same after the same update.
             is_stopping = self._conclude(system, stream, writer, sums)
+            if num_updates == 1:
+                system.keep_off_the_actors()
             is_stopping = is_stopping or (is_one_host and stop.requested)
             if clock.finished or is_stopping or writer.guard.exceeded:
                 break
@@ -208,6 +211,7 @@ class AgentTraining:
             profiler.step(system.learner.version)
             writer.begin()
             system.learner.step(batch)
+            num_updates += 1
             # The first host's clock decides for all.
             save = clock.save_is_due() and is_first
             log = clock.log_is_due() and is_first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -100,7 +101,8 @@ def test_workers_leave_one_core_or_two_beside_a_gpu(
     monkeypatch.setattr(checks, "has_gpu", lambda: gpu)
 
     assert checks.available_cores() == cores
-    assert checks.default_workers() == workers
+    assert checks.training_workers() == workers
+    assert checks.default_workers() == max(1, cores - 1)
 
 
 @pytest.mark.parametrize(
@@ -110,5 +112,16 @@ def test_a_gpu_that_jax_may_not_use_is_none(
     monkeypatch: pytest.MonkeyPatch, platforms: str, expected: bool
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([Path("/dev/nvidia0")]))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "jax_cuda12_plugin")
     assert checks.has_gpu() is expected
+
+
+@pytest.mark.parametrize("hidden_by", ["variable", "plugin"])
+def test_a_gpu_that_jax_cannot_reach_is_none(monkeypatch: pytest.MonkeyPatch, hidden_by: str) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "" if hidden_by == "variable" else "0")
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([Path("/dev/nvidia0")]))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if hidden_by == "plugin" else name)
+    assert checks.has_gpu() is False

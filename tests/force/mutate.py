@@ -173,9 +173,16 @@ class Mutator(ast.NodeTransformer):
 
 
 def changed(source: str, change: Change) -> str:
-    """The source with the change made."""
+    """The source with the change made.
+
+    Raises:
+      ValueError: the source is another than that from which the change was drawn.
+    """
     tree = ast.parse(source)
-    target = list(ast.walk(tree))[change.number]
+    nodes = list(ast.walk(tree))
+    target = nodes[change.number] if change.number < len(nodes) else None
+    if target is None or ast.unparse(target).splitlines()[0][:100] != change.text:
+        raise ValueError(f"{change.file} has changed since its faults were drawn: draw them again")
     return ast.unparse(ast.fix_missing_locations(Mutator(target, change.kind).visit(tree)))
 
 

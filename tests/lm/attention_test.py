@@ -84,7 +84,7 @@ def test_caches_grow_shrink_and_change_places() -> None:
     more = cache([["10"], ["11"]], 10)
     other = cache([["01"], ["11"]], 20)
     grown = caches.grown(one, more)
-    both = caches.beside(more, other)
+    both = caches.join_continuations(more, other)
     squeezed = caches.squeezed(grown, 6)
     picked = caches.picked(both, jnp.array([[1, 1], [0, 1]]))
     short = caches.shortened(grown, jnp.array([1, 3]))

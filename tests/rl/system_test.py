@@ -19,6 +19,7 @@ from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.inference import Inference
+from motif_jax.rl.learner import Learner
 from motif_jax.rl.run_writer import RunWriter
 from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_config, recall_training
@@ -62,19 +63,32 @@ def test_frozen_parameters_are_once_on_each_acting_device(tmp_path: Path, acting
 
 
 @pytest.mark.slow
-def test_threads_leave_the_actors_cores_once_programs_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs compile on all cores."""
+def test_threads_leave_the_actors_cores_after_the_first_update(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Until then programs are compiled, on all cores."""
     calls: list[str] = []
+    original_compile = Inference.compile
+    original_step = Learner.step
+
+    def compile_programs(inference: Inference) -> None:
+        calls.append("compiled")
+        original_compile(inference)
+
+    def step(learner: Learner, batch: Any) -> None:
+        calls.append("update")
+        original_step(learner, batch)
+
     thread_cores = Mock(side_effect=lambda cores: calls.append("threads moved") or Mock(ids=()))
     monkeypatch.setattr("motif_jax.rl.system.ThreadCores", thread_cores)
-    monkeypatch.setattr(Inference, "compile", lambda inference: calls.append("compiled"))
+    monkeypatch.setattr(Inference, "compile", compile_programs)
+    monkeypatch.setattr(Learner, "step", step)
     monkeypatch.setattr(settings, "acts_beside_a_gpu", lambda config: True)
-    system = System(settings.resolved(recall_training(serial=True, batch_size=48)))
 
-    system.start()
-    system.close()
+    train(tmp_path, recall_config(serial=True, batch_size=48, train_for_env_steps=144))
 
-    assert calls == ["compiled", "threads moved"]
+    assert calls[:4] == ["compiled", "update", "threads moved", "update"]
+    assert calls.count("threads moved") == 1
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def run(stacked: StackedModels, embeddings: jax.Array, trees: list[Any]) -> Deco
     text = text.shorten(jnp.array([4, 9, 2])).squeeze(16)
     branches = text.branch(stacked, params, 2, 2)
     branches = branches.extend(stacked, params, text.prompt(), None, GOOD, embeddings)
-    both = branches.beside(branches.pick(jnp.array([[1, 0], [1, 1], [0, 1]])))
+    both = branches.join_continuations(branches.pick(jnp.array([[1, 0], [1, 1], [0, 1]])))
     text = text.grow(both.pick(jnp.array([[3], [0], [1]]))).rows(jnp.array([2, 0]))
     return text.extend(stacked, params, None, TOKENS[:2, None, :1], jnp.ones((2, 1, 1), bool))
 
