@@ -96,11 +96,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if chosen.step != "skip":
         step_of_training = TrainingStep(objective, learned, frozen["target"], batch, chosen.micro_batches)
         is_run = chosen.step == "run"
-        arguments = step_of_training.arguments() if is_run else step_of_training.shapes()
-        compiled, more["step"] = _compile_step(step_of_training, arguments)
+        step_arguments = step_of_training.arguments() if is_run else step_of_training.shapes()
+        compiled, more["step"] = _compile_step(step_of_training, step_arguments)
         if is_run:
             print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
-            more["step"] |= _run_step(config, step_of_training, compiled, arguments, flops["ours"])
+            more["step"] |= _run_step(config, step_of_training, compiled, step_arguments, flops["ours"])
     return result(
         config,
         "tokens/s",
