@@ -101,7 +101,7 @@ class Figures:
                 process = self._start(command, self._environment, stderr=log)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(1.0, deadline + GRACE_SECONDS - time.time()))
-                self._end(process, asked=False)
+                self._end(process, is_saving=False)
             done = {line["item"] for line in json_lines(figures)[lines_before:]}
             if not done:
                 # Else the same process would be started forever.
@@ -121,7 +121,7 @@ class Figures:
                 process.wait(limit)
             except subprocess.TimeoutExpired:
                 late = True
-            self._end(process, asked=item.timed)
+            self._end(process, is_saving=item.timed)
         return Ended(path.read_text(encoding="utf-8", errors="replace"), began, late, process.returncode)
 
     def _start(
@@ -144,8 +144,8 @@ class Figures:
                 self._leave(self._signal)
         return process
 
-    def _end(self, process: subprocess.Popen[bytes], asked: bool) -> None:
-        end(process, asked)
+    def _end(self, process: subprocess.Popen[bytes], is_saving: bool) -> None:
+        end(process, is_saving)
         with self._lock:
             self._running.discard(process)
 
@@ -202,9 +202,9 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def end(process: subprocess.Popen[bytes], asked: bool) -> None:
-    """Ends a process and all that it has started; one that is `asked` first has time to save."""
-    if asked and process.poll() is None:
+def end(process: subprocess.Popen[bytes], is_saving: bool) -> None:
+    """Ends a process and all that it has started; one that `is_saving` has time to do so first."""
+    if is_saving and process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)

@@ -186,14 +186,14 @@ def test_config_files_declare_no_keys() -> None:
         for name, value in vars(schema).items()
         if value is schema.Key or getattr(value, "func", None) is schema.Key or value is schema.one_of
     }
-    calls = {
-        f"{path.name}:{node.lineno}": ast.unparse(node.func).rpartition(".")[2]
+    calls = [
+        (path.name, node.lineno, ast.unparse(node.func).rpartition(".")[2])
         for path in (PACKAGE.parent / "configs").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
-    }
-    assert "section_keys" in calls.values()
-    assert {place: name for place, name in calls.items() if name in constructors} == {}
+    ]
+    assert "section_keys" in {name for _, _, name in calls}
+    assert [call for call in calls if call[-1] in constructors] == []
 
 
 def private_names(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -18,7 +18,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 def config_of(config: str, *arguments: str) -> ConfigDict:
-    """The config that `--config=configs/CONFIG GIVEN...` means."""
+    """The config that `--config=configs/CONFIG ARGUMENTS...` means."""
     rest, trusted = command_line.split_trusted(["launch", f"--config={CONFIGS / config}", *arguments])
     entry_points.trust(trusted)
     valued, cleared = command_line.split_none(rest)
@@ -43,7 +43,7 @@ def refusal_line(config: ConfigDict, workdir: Path) -> str | None:
 
 
 def refusal(config: str, workdir: Path, *flags: str) -> str:
-    """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
+    """The line that `--config=configs/CONFIG --workdir=WORKDIR ARGUMENTS...` ends with."""
     line = refusal_line(config_of(config, *flags), workdir)
     assert line is not None
     return line

@@ -72,18 +72,18 @@ def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     checks.require_key(config, "environment.name", fits, allowed)
     options = description["options"]
     section["name"] = description["environment"]
-    asked = flat(run_folder.as_plain(section))
+    user_options = flat(run_folder.as_plain(section))
     section["max_episode_steps"] = options.get("max_episode_steps")
     section["babyai_text"] = {key: options.get(key, value) for key, value in section["babyai_text"].items()}
-    _refuse_other_options(asked, flat(run_folder.as_plain(section)))
+    _refuse_other_options(user_options, flat(run_folder.as_plain(section)))
     _take_wording(config, options.get("compat", {}))
     return config
 
 
-def _refuse_other_options(asked: Mapping[str, Any], used: Mapping[str, Any]) -> None:
+def _refuse_other_options(user_options: Mapping[str, Any], used: Mapping[str, Any]) -> None:
     """Refuses options of the environment that differ from the defaults and from those of the trajectories."""
     defaults = flat(run_folder.as_plain(resources.config("clone_behaviour").environment))
-    for key, value in asked.items():
+    for key, value in user_options.items():
         allowed = f"left at {defaults[key]!r}, or {used[key]!r} as the trajectories were played"
         checks.require(value in (defaults[key], used[key]), f"environment.{key}", value, allowed)
 

@@ -137,12 +137,12 @@ def _tokens(
         if names:
             before = [in_turn(prompt, turn) for prompt in part]
             joint = tokenizer.encode_joint(before, [names] * len(part), special)
-            encoded = [one.prompt for one in joint]
-            for one in joint:
-                key = (tuple(one.starts), *map(tuple, one.candidates))
+            encoded = [joint_rows.prompt for joint_rows in joint]
+            for joint_rows in joint:
+                key = (tuple(joint_rows.starts), *map(tuple, joint_rows.candidates))
                 if key not in number_of_list:
                     number_of_list[key] = len(lists)
-                    lists.append(one)
+                    lists.append(joint_rows)
                 list_of_prompt.append(number_of_list[key])
         else:
             encoded = tokenizer.encode(part, special)

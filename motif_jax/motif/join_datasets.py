@@ -170,8 +170,8 @@ def _annotators(datasets: Sequence[PairsDataset], name: str) -> dict[str, dict[s
         manifest = next((shards.read_manifest(path) for path in paths), None)
         if manifest is not None:
             questions = manifest.get("questions", {})
-            asked = {key: questions[key] for key in ("orders", "captions") if key in questions}
-            annotators[str(dataset.folder)] = {"annotator": manifest["annotator"], "questions": asked}
+            wording = {key: questions[key] for key in ("orders", "captions") if key in questions}
+            annotators[str(dataset.folder)] = {"annotator": manifest["annotator"], "questions": wording}
     return annotators
 
 

@@ -161,19 +161,19 @@ class LabelBookkeeper:
 
     def _affordable(self) -> int:
         """How many more questions the budget allows, when those in flight have cost what a question costs on average."""
-        asked = self._totals["questions"]
+        num_questions = self._totals["questions"]
         in_flight = len(self._in_flight)
         tokens = self._totals["prompt_tokens"] + self._totals["completion_tokens"]
-        tokens_per_question = max(tokens / max(asked, 1), 1e-9)
+        tokens_per_question = max(tokens / max(num_questions, 1), 1e-9)
 
         limits = [1 << 30]
         for unit, scale in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
             most_questions = getattr(self._budget, f"questions{unit}")
             if most_questions is not None:
-                limits.append(math.floor(most_questions * scale - asked - in_flight))
+                limits.append(math.floor(most_questions * scale - num_questions - in_flight))
             most_tokens = getattr(self._budget, f"tokens{unit}")
             if most_tokens is not None:
-                if asked:
+                if num_questions:
                     affordable = math.floor((most_tokens * scale - tokens) / tokens_per_question)
                 else:
                     # The cost of a question is still unknown: one is tried. Published calls are whole.
@@ -331,15 +331,15 @@ class LabelBookkeeper:
             if self._published:  # its log has the first label of a text alone
                 return
             # Both orders of two texts are labels of one question. Labels of the store and of equal texts cost nothing.
-            asked = {
+            answered = {
                 frozenset(label.items): label
                 for label in labels
                 if (label.seconds or label.tokens) and label.items not in self._counted
             }
-            self._totals["questions"] += len(asked)
-            self._totals["answers"] += len(asked)
+            self._totals["questions"] += len(answered)
+            self._totals["answers"] += len(answered)
             # The log has the sum of a question's tokens.
-            self._totals["prompt_tokens"] += sum(label.tokens for label in asked.values())
+            self._totals["prompt_tokens"] += sum(label.tokens for label in answered.values())
 
     def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
         """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `mark_answered`."""

@@ -89,7 +89,7 @@ class Answers:
     def state(self) -> dict[str, Any]:
         return {"waiting": [list(item) for item in self.waiting]}
 
-    def settle(self, labels: Sequence[Label]) -> None:
+    def mark_answered(self, labels: Sequence[Label]) -> None:
         self.paid |= {label.items for label in labels}
 
     def count_paid(self, labels: Sequence[Label]) -> None:
@@ -97,7 +97,7 @@ class Answers:
 
     def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
         assert not self.started
-        self.settle(later)
+        self.mark_answered(later)
         for item in state["waiting"]:
             if tuple(item) not in self.paid:
                 self.waiting[tuple(item)] = self.polls + self.delay

@@ -73,7 +73,7 @@ def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[st
     registry.load(name)
     if agent_task and agent_task != name:
         raise UserError(
-            f"config.agent={config.agent}: was trained for the task {agent_task}; give its agent, or leave config.task={name} out"
+            f"config.agent={config.agent}: was trained for the task {agent_task}; give an agent of config.task={name}, or leave config.task out"
         )
     options = agent_folder.options_of(about) if about and agent_task else {}
     if config.url:

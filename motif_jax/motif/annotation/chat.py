@@ -139,7 +139,7 @@ class ChatAnnotator(Annotator):
             "sampling": self._sampling_identity(config),
         }
         if self.mode == "soft":
-            # Subclasses add what they read besides.
+            # Subclasses add what they read besides; of vLLM's the tokenizer decides it, which the identity names.
             identity["reading"] = {"version": _SOFT_VERSION}
         # Through JSON, as it is compared with identities that were read from files, where tuples are lists.
         self.identity = json.loads(json.dumps(identity))

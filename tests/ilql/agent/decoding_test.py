@@ -82,7 +82,7 @@ RERANK = Decoding(
 )  # fmt: skip
 
 
-class Candidates(NamedTuple):
+class TokenCandidates(NamedTuple):
     """Three candidates of four tokens: what a network says of each token, and what the oracle makes of it."""
 
     outputs: TokenOutputs
@@ -110,7 +110,7 @@ class Candidates(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def candidates() -> Candidates:
+def candidates() -> TokenCandidates:
     rng = np.random.default_rng(1)
     shape = (3, 4)
     z = rng.normal(size=(*shape, VOCAB))
@@ -118,7 +118,7 @@ def candidates() -> Candidates:
     v = rng.normal(size=shape)
     weighted = {"advantage_weight": 2.0}
     steered = [[oracle(*x, weighted) for x in zip(*row, strict=True)] for row in zip(z, q, v, strict=True)]
-    return Candidates(
+    return TokenCandidates(
         outputs=TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v)),
         tokens=rng.integers(0, PAD, shape),
         valid=rng.random(shape) < 0.7,
@@ -133,7 +133,7 @@ def test_the_kind_of_decoding_sets_candidates_and_draws() -> None:
     assert (RERANK.draws, Decoding("greedy").draws) == (Sampling(), Sampling(greedy=True))
 
 
-def test_facts_of_tokens_are_the_oracles(candidates: Candidates) -> None:
+def test_facts_of_tokens_are_the_oracles(candidates: TokenCandidates) -> None:
     facts = candidates.facts(candidates.outputs)
 
     np.testing.assert_allclose(facts.v, candidates.outputs.v, rtol=1e-5)
@@ -142,21 +142,21 @@ def test_facts_of_tokens_are_the_oracles(candidates: Candidates) -> None:
     np.testing.assert_allclose(facts.steered, candidates.chosen(candidates.steered), rtol=1e-5, atol=1e-6)
 
 
-def test_facts_name_the_best_tokens_of_policy_and_values(candidates: Candidates) -> None:
+def test_facts_name_the_best_tokens_of_policy_and_values(candidates: TokenCandidates) -> None:
     facts = candidates.facts(candidates.outputs)
 
     np.testing.assert_array_equal(facts.by_policy, candidates.policy.argmax(-1))
     np.testing.assert_array_equal(facts.by_values, candidates.outputs.q[..., :PAD].argmax(-1))
 
 
-def test_facts_without_values_are_those_of_the_policy(candidates: Candidates) -> None:
+def test_facts_without_values_are_those_of_the_policy(candidates: TokenCandidates) -> None:
     facts = candidates.facts(TokenOutputs(candidates.outputs.logits))
 
     assert not np.asarray([facts.q, facts.v]).any()
     np.testing.assert_array_equal(facts.by_values, candidates.policy.argmax(-1))
 
 
-def test_a_summed_score_weighs_advantage_and_log_probability(candidates: Candidates) -> None:
+def test_a_summed_score_weighs_advantage_and_log_probability(candidates: TokenCandidates) -> None:
     scores = decodings.summed_scores(*candidates.scored(), RERANK)
 
     advantage = candidates.summed(candidates.chosen(candidates.outputs.q) - candidates.outputs.v)
@@ -164,7 +164,7 @@ def test_a_summed_score_weighs_advantage_and_log_probability(candidates: Candida
     np.testing.assert_allclose(scores, 0.5 * advantage + 0.3 * drawn, rtol=1e-4, atol=1e-5)
 
 
-def test_an_utterance_score_adds_weighted_log_probability_to_its_value(candidates: Candidates) -> None:
+def test_an_utterance_score_adds_weighted_log_probability_to_its_value(candidates: TokenCandidates) -> None:
     values = jnp.asarray(candidates.values)[None]
 
     scores = decodings.utterance_scores(values, *candidates.scored(), RERANK)
@@ -173,7 +173,7 @@ def test_an_utterance_score_adds_weighted_log_probability_to_its_value(candidate
     np.testing.assert_allclose(scores, candidates.values + 0.2 * by_policy, rtol=1e-4, atol=1e-5)
 
 
-def test_the_divergence_counts_the_choice_among_candidates(candidates: Candidates) -> None:
+def test_the_divergence_counts_the_choice_among_candidates(candidates: TokenCandidates) -> None:
     divergence = decodings.divergence(*candidates.scored(), RERANK)
 
     by_policy = candidates.summed(candidates.chosen(candidates.policy))
@@ -182,7 +182,7 @@ def test_the_divergence_counts_the_choice_among_candidates(candidates: Candidate
     np.testing.assert_allclose(divergence, drawn - by_policy + best_of_six, rtol=1e-4, atol=1e-5)
 
 
-def test_the_divergence_of_beams_is_minus_the_log_probability(candidates: Candidates) -> None:
+def test_the_divergence_of_beams_is_minus_the_log_probability(candidates: TokenCandidates) -> None:
     beam = dataclasses.replace(RERANK, kind="beam", batches=1)
 
     divergence = decodings.divergence(*candidates.scored(), beam)

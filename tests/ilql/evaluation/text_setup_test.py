@@ -118,7 +118,7 @@ TASKS = "one of wordle, visdial, babyai_text, reddit, dialogues, or module:Class
         (
             {"task": "wordle", "agent": "run"},
             about(),
-            f"config.agent=run: was trained for the task {TOY}; give its agent, or leave config.task=wordle out",
+            f"config.agent=run: was trained for the task {TOY}; give an agent of config.task=wordle, or leave config.task out",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def reply(content: Any, tokens: int | None = None, **more: Any) -> str:
 
 
 class Response(NamedTuple):
-    """What `ChatClient._post` returns of a response beside its body."""
+    """What `ChatClient.post` returns of a response beside its body."""
 
     status: int
     headers: dict[str, str]
