@@ -13,7 +13,7 @@ from typing import Any
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, regular_file
-from motif_jax.lm import generation_config
+from motif_jax.lm import generation_config, token_ids
 from motif_jax.lm.config_entries import UNQUANTISED, checked
 from motif_jax.lm.layer_positions import Rotary, read_gemma_rotary, read_rotary, read_windows
 
@@ -277,34 +277,8 @@ def _sensible(config: ModelConfig, source: str) -> ModelConfig:
     if config.rotary is not None and config.head_width % 2:
         raise UserError(f"{source}: rotary positions need heads of an even width, it is {config.head_width}")
     begins = "decoder_start_token_id" if config.encoder_layers else "bos_token_id"
-    for token in (config.start_id, *config.end_ids):
-        if not 0 <= token < config.vocab_size:
-            raise UserError(
-                f"{source}: a token that begins or ends texts is {token}, which a model with {config.vocab_size} tokens does not have: "
-                f"{begins} and eos_token_id must be below vocab_size"
-            )
-    return dataclasses.replace(config, pad_id=_pad_within(config.pad_id, config.vocab_size))
-
-
-def _pad_within(pad_id: int, vocab_size: int) -> int:
-    """The padding token, or 0 where it is not in the table.
-
-    A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will do.
-    """
-    return pad_id if 0 <= pad_id < vocab_size else 0
-
-
-def _tokens(
-    values: Mapping[str, Any], end: int, pad: int | None = None, start: int | None = None
-) -> dict[str, Any]:
-    """Special tokens, with their defaults; None: the end token. Configs have one token that ends a text, or a list."""
-    listed = values.get("eos_token_id", end)
-    ends = tuple(listed) if isinstance(listed, list) else (listed,)
-    return {
-        "pad_id": values.get("pad_token_id", ends[0] if pad is None else pad),
-        "start_id": values.get("bos_token_id", ends[0] if start is None else start),
-        "end_ids": ends,
-    }
+    token_ids.require(config.start_id, config.end_ids, config.vocab_size, begins, source)
+    return dataclasses.replace(config, pad_id=token_ids.pad_within(config.pad_id, config.vocab_size))
 
 
 def _activation(name: str, source: str) -> str:
@@ -318,10 +292,12 @@ def _t5(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     projection = values.get("feed_forward_proj", "relu")
     gated = projection.startswith("gated-")
     name = projection.removeprefix("gated-")
-    tokens = _tokens(values, 1, 0)
+    tokens = token_ids.read(values, 1, 0)
     return {
         **tokens,
-        "start_id": values.get("decoder_start_token_id", _pad_within(tokens["pad_id"], values["vocab_size"])),
+        "start_id": values.get(
+            "decoder_start_token_id", token_ids.pad_within(tokens["pad_id"], values["vocab_size"])
+        ),
         "layers": values.get("num_decoder_layers") or values["num_layers"],
         # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
         "activation": "gelu_new" if gated and name == "gelu" else _activation(name, source),
@@ -337,7 +313,7 @@ def _gpt2(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             f"{source}: attention must be scaled by the width of a head, other scales are not supported"
         )
     return {
-        **_tokens(values, values["vocab_size"] - 1),
+        **token_ids.read(values, values["vocab_size"] - 1),
         "head_width": values["n_embd"] // values["n_head"],
         "feed_forward": values.get("n_inner") or 4 * values["n_embd"],
     }
@@ -349,7 +325,7 @@ def _llama(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     is_qwen2 = values["model_type"] == "qwen2"
     bias = is_qwen2 or values.get("attention_bias", False)
     return {
-        **_tokens(values, 2, start=1),
+        **token_ids.read(values, 2, start=1),
         **read_windows(values, source),
         "key_value_heads": values.get("num_key_value_heads") or heads,
         "head_width": values.get("head_dim") or values["hidden_size"] // heads,
@@ -377,7 +353,7 @@ def _gemma3(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     windows = read_windows(values, source)
     bias = values.get("attention_bias", False)
     return {
-        **_tokens(values, 1, 0, 2),
+        **token_ids.read(values, 1, 0, 2),
         **windows,
         "key_value_heads": values.get("num_key_value_heads", 4),
         "head_width": values.get("head_dim", 256),
@@ -394,7 +370,7 @@ def _gemma3(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    tokens = _tokens(values, 2, 1, 0)
+    tokens = token_ids.read(values, 2, 1, 0)
     return {
         **tokens,
         "head_width": values["hidden_size"] // values["num_attention_heads"],
