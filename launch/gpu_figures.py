@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--plan", choices=("agents", "language"), help="what is measured, in one call")
+    flags.add_argument("--plan", choices=("agents", "language"), help="the figures of one call")
     flags.add_argument("--items", default="", help="names of items with commas between, in place of a plan")
     flags.add_argument(
         "--tiny",
@@ -115,7 +115,7 @@ def chosen_plans(options: argparse.Namespace) -> list[Plan]:
     elif options.plan:
         plans = [plan for plan in plans if plan.name == options.plan]
     elif not options.tiny:
-        parser().error("name what is measured, by --plan=agents, --plan=language or --items")
+        parser().error("choose the figures by --plan=agents, --plan=language or --items")
     if options.tiny:
         # A machine that is busy with other work is slow: no limit is tried with tiny sizes.
         plans = [plan.stretched(10.0) for plan in plans]

@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
     title: str
     measured: str
-    beside: str
+    comparison: str
     command: str
 
 
@@ -105,8 +105,8 @@ def _games(line: Line | None) -> Row:
         return Row(title, missing, "", "`:actors`")
     options = line["settings"]
     title += f", {options['workers']} workers x {options['envs_per_worker']}"
-    beside = f"a core's processor time: {number(line['value'])} steps/s"
-    return Row(title, f"{number(line['steps_per_second_by_the_clock'])} steps/s", beside, "`:actors`")
+    comparison = f"a core's processor time: {number(line['value'])} steps/s"
+    return Row(title, f"{number(line['steps_per_second_by_the_clock'])} steps/s", comparison, "`:actors`")
 
 
 def _training(lines: dict[str, Line], name: str) -> Row:
@@ -121,15 +121,15 @@ def _training(lines: dict[str, Line], name: str) -> Row:
         f"batch {options['batch_size']:,}"
     )
     measured = f"**{number(line['value'])} steps/s** (untrained policy, first seconds)"
-    beside = []
+    comparisons = []
     games = lines.get("games", {}).get("steps_per_second_by_the_clock")
     if games:
-        beside.append(f"{line['value'] / games:.2f} of the games alone")
+        comparisons.append(f"{line['value'] / games:.2f} of the games alone")
     if "baseline" in line:
-        beside.append(f"learner and inference alone, in turns: {number(line['baseline']['value'])}")
+        comparisons.append(f"learner and inference alone, in turns: {number(line['baseline']['value'])}")
     if "error" in line:
-        beside.append(line["error"].split(":")[0])
-    return Row(f"{title}, {size}", measured, "; ".join(beside), "`:train_gpu`")
+        comparisons.append(line["error"].split(":")[0])
+    return Row(f"{title}, {size}", measured, "; ".join(comparisons), "`:train_gpu`")
 
 
 def _settled(line: Line | None) -> Row:
@@ -142,11 +142,11 @@ def _settled(line: Line | None) -> Row:
     if line.get("settled_turns_per_second"):
         turns = number(line["settled_turns_per_second"])
         measured += f", {turns} game turns/s ({line['turns_per_step']:.2f} a step)"
-    beside = f"{line['seconds']:.0f} s and {number(line['steps'])} steps; "
+    comparison = f"{line['seconds']:.0f} s and {number(line['steps'])} steps; "
     if line.get("first_steps_per_second") is not None:
-        beside += f"at its start {number(line['first_steps_per_second'])} steps/s; "
-    beside += f"first row of metrics after {line['first_row_seconds']:.0f} s"
-    return Row(title, measured, beside, command)
+        comparison += f"at its start {number(line['first_steps_per_second'])} steps/s; "
+    comparison += f"first row of metrics after {line['first_row_seconds']:.0f} s"
+    return Row(title, measured, comparison, command)
 
 
 def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
@@ -157,8 +157,8 @@ def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
     missing = _missing(line, "value")
     if missing or line is None:
         rate_in_training = lines.get("train", {}).get(f"{name}_{key}")
-        beside = "" if rate_in_training is None else f"in `:train_gpu`: {number(rate_in_training)} {unit}"
-        return Row(title, missing, beside, command)
+        comparison = "" if rate_in_training is None else f"in `:train_gpu`: {number(rate_in_training)} {unit}"
+        return Row(title, missing, comparison, command)
     rate = line[key]
     if isinstance(rate, dict):
         # By the number of devices: that of the most.
@@ -166,8 +166,8 @@ def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
     if "rows" in line:
         title += f", {line['rows']:,} rows a call"
     measured = f"{number(rate)} {unit}, {line['value'] / 1e12:.3g} TFLOP/s"
-    beside = f"{line['baseline']['what']}: {line['baseline']['value'] / 1e12:.3g} TFLOP/s"
-    return Row(title, measured, beside, command)
+    comparison = f"{line['baseline']['what']}: {line['baseline']['value'] / 1e12:.3g} TFLOP/s"
+    return Row(title, measured, comparison, command)
 
 
 def _host(line: Line | None) -> Row:
@@ -179,8 +179,8 @@ def _host(line: Line | None) -> Row:
     if "rows" in line:
         title += f", {line['rows']} rows"
     measured = f"{number(line['value'])} {line['unit']}"
-    beside = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
-    return Row(title, measured, beside, command)
+    comparison = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
+    return Row(title, measured, comparison, command)
 
 
 def _language(name: str, lines: dict[str, Line]) -> Row:
@@ -191,14 +191,14 @@ def _language(name: str, lines: dict[str, Line]) -> Row:
         _start(lines.get(f"{name}_cold"), "cold"),
         _start(warm, _warm_state(warm)),
     ]
-    beside = f"from start to first step: {', '.join(starts)}"
+    comparison = f"from start to first step: {', '.join(starts)}"
     missing = _missing(warm, "value")
     if missing or warm is None:
-        return Row(title, missing, beside, command)
+        return Row(title, missing, comparison, command)
     measured = f"**{number(warm['value'])} {warm['unit']}**"
     if warm.get("peak_share") is not None:
         measured += f", {warm['peak_share']:.2f} of {warm['settings']['dtype']} matrix products"
-    return Row(title, measured, beside, command)
+    return Row(title, measured, comparison, command)
 
 
 def _whole_step(line: Line | None) -> Row:
@@ -208,12 +208,12 @@ def _whole_step(line: Line | None) -> Row:
     if missing or line is None:
         return Row(title, missing, "", command)
     step = line.get("step", {})
-    beside = f"compiled in {step['compile_seconds']:.0f} s" if step else ""
+    comparison = f"compiled in {step['compile_seconds']:.0f} s" if step else ""
     missing = _missing({**line, **step}, "tokens_per_second")
     if missing:
-        return Row(title, missing, beside, command)
+        return Row(title, missing, comparison, command)
     share = f"{step['peak_share']:.2f} of {line['settings']['dtype']} matrix products"
-    return Row(title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", beside, command)
+    return Row(title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", comparison, command)
 
 
 def _warm_state(line: Line | None) -> str:
@@ -236,8 +236,8 @@ def _glam(line: Line | None) -> Row:
     missing = _missing(line, "settled_steps_per_second")
     if missing or line is None:
         return Row(title, missing, "", command)
-    beside = f"first row of metrics after {line['first_row_seconds']:.0f} s"
-    return Row(title, f"{number(line['settled_steps_per_second'])} actions/s", beside, command)
+    comparison = f"first row of metrics after {line['first_row_seconds']:.0f} s"
+    return Row(title, f"{number(line['settled_steps_per_second'])} actions/s", comparison, command)
 
 
 def _tests(line: Line | None) -> Row:

@@ -1,6 +1,6 @@
 """Measures a language model in this process as the judge: questions a second, with what prompts begin with run once.
 
-A question compares two made-up messages. As in an annotation, several questions begin with the same message.
+Questions compare generated messages, two each. As in an annotation, several questions begin with the same message.
 
 Baseline: a prompt runs from its first token to its last.
 
